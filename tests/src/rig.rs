@@ -6,7 +6,6 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use zsr_plan::dataplane::ticks;
 use zsr_ring::doorbell::{self, Doorbell};
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_simnet::{End, LinkConfig, Network, NodeId, Stop};
@@ -134,7 +133,7 @@ impl Rig {
             }
         }
         let mut switch = switch_of(&hosts);
-        for timer in ticks::timers(TICK) {
+        for timer in zsr_system::timers::timers(TICK) {
             switch.add_timer(timer).expect("a timer");
         }
         let nics = hosts.nics;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
-use zsr_plan::dataplane::{RingIds, ticks};
+use zsr_plan::dataplane::RingIds;
 use zsr_ring::{Cancel, Consumer, PopError, Producer, PushError, Ring};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, NodeId, Rng, Stop};
 use zsr_soft_switch::{RegisterId, Switch};
@@ -226,7 +226,7 @@ impl System {
             c.consumers = consumers;
         }
         let mut switch = setup::switch_of(&hosts);
-        for timer in ticks::timers(TICK) {
+        for timer in zsr_system::timers::timers(TICK) {
             switch.add_timer(timer).expect("a timer");
         }
         let mut net = Network::new(spec.seed);

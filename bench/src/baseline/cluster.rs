@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use zsr_link::{MemoryPort, Port, SendError, memory_link};
-use zsr_plan::dataplane::ticks;
 use zsr_plan::p4::Artifacts;
 use zsr_soft_nic::Nic;
 use zsr_soft_switch::{Switch, TimerShare};
@@ -112,7 +111,7 @@ impl Cluster {
     pub fn new(hosts: Hosts) -> Cluster {
         let mut switch = hosts.switch();
         let Hosts { topology, hands, devices, .. } = hosts;
-        for timer in ticks::timers(topology.switches[0].tick) {
+        for timer in zsr_system::timers::timers(topology.switches[0].tick) {
             switch.add_timer(timer).expect("a timer");
         }
         let stations = hands.nics.into_iter().zip(devices).enumerate().map(|(host, (nic, device))| {

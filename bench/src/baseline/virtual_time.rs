@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use zsr_plan::dataplane::ticks;
 use zsr_simnet::{End, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
 use zsr_tests::nodes::SwitchNode;
@@ -103,7 +102,7 @@ impl VirtualTime {
     /// `hosts` at links of this kind.
     pub fn new(hosts: Hosts, link: LinkConfig) -> VirtualTime {
         let mut switch = hosts.switch();
-        for timer in ticks::timers(TICK) {
+        for timer in zsr_system::timers::timers(TICK) {
             switch.add_timer(timer).expect("a timer");
         }
         let mut net = Network::new(1);

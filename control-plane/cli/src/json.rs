@@ -1,9 +1,9 @@
 //! The JSON of commands for a running system (docs/json.md). Fields may be added, none is renamed or removed.
 
-use crate::settings::{self, word};
+use crate::settings;
 use serde_json::{Value, json};
 use zsr::lock::is_stopped;
-use zsr_api::controller as proto;
+use zsr_api::{controller as proto, word};
 
 /// An object, on one line.
 pub(super) fn one(value: &Value) -> String {

@@ -10,6 +10,7 @@ use crate::report::Room;
 use crate::settings::{SettingsArgs, size, time};
 use zsr::{ClientError, Contact, PlaceError, Session};
 use zsr_ring::memory::UnknownMemory;
+use zsr_system::process::{Filter, Format, Log};
 use zsr_topology::{ITEM_SIZES, Layout, MemoryKind, RING_SIZES, SwitchKind, parse_delimiter};
 
 /// Which system is meant.
@@ -40,6 +41,40 @@ impl WideArg {
     /// How long the lines of tables may be.
     pub(super) fn room(&self) -> Room {
         Room::of_output(self.wide)
+    }
+}
+
+/// How processes log.
+#[derive(Debug, Clone, Args)]
+pub struct LogArgs {
+    /// Lines to log: off, error, warn, info, debug or trace, or parts with a level [default: troubles, without time and level]
+    ///
+    /// Parts are named after crates and modules: warn,zsr_controller::agents=debug. In front of the = can be a field of
+    /// what is under way, too: [{flow=rows}]=debug.
+    #[arg(long, value_name = "FILTER", env = "ZSR_LOG", help_heading = "Log")]
+    pub log: Option<Filter>,
+    /// How a line is written
+    #[arg(long, value_name = "FORMAT", env = "ZSR_LOG_FORMAT", default_value = "text", help_heading = "Log")]
+    pub log_format: LogFormat,
+}
+
+/// How a line of a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// A JSON object
+    Json,
+}
+
+impl LogArgs {
+    /// The log that is asked for.
+    pub fn log(&self) -> Log {
+        let format = match self.log_format {
+            LogFormat::Text => Format::Text,
+            LogFormat::Json => Format::Json,
+        };
+        Log { filter: self.log.clone().unwrap_or_default(), format }
     }
 }
 
@@ -74,6 +109,9 @@ pub struct UpArgs {
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub artifacts: Option<PathBuf>,
+    /// How the system's processes log
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// What runs a switch.
@@ -175,6 +213,9 @@ pub struct RoleArgs {
     /// Leave the terminal, and say `ready` on standard output: what a process in the background is started with
     #[arg(long, hide = true)]
     pub ready: bool,
+    /// How the process logs
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Options of `zsr switch`.

@@ -3,6 +3,7 @@
 use crate::job;
 use crate::options::RunOptions;
 use crate::report::{Outcome, progress, to_json, to_text};
+use zsr_system::process::Log;
 use zsr_topology::Topology;
 use zsr_workload::Control;
 
@@ -29,6 +30,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         complain(format_args!("error: cannot catch Ctrl-C: {e}"));
         return FAILED;
     }
+    Log::default().start();
     let options = RunOptions {
         artifacts: args.artifacts.clone(),
         pcap: args.pcap.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use serde_json::{Value, json};
-use zsr_api::controller as proto;
+use zsr_api::{controller as proto, word};
 use zsr_plan::settings::Value as _;
 use zsr_topology::{Hint, MAX_BATCH, Policy, SIZE_HELP, parse_duration, parse_rate, parse_size, show_size};
 
@@ -134,11 +134,6 @@ pub(crate) fn text(s: &proto::Settings) -> String {
         s.rto_us(),
         s.dead_after_us() / 1000,
     )
-}
-
-/// The name of an enum's value without its prefix, in lower case: `FLOW_KIND_LOAD_BALANCE` is `load-balance`.
-pub(crate) fn word(name: &str, prefix: &str) -> String {
-    name.strip_prefix(prefix).unwrap_or(name).to_lowercase().replace('_', "-")
 }
 
 /// A size of at most `most` bytes.

@@ -11,7 +11,7 @@ use zsr::{
     lock::{Holder, Lock},
 };
 use zsr_api::controller as proto;
-use zsr_system::process::{self, Down, Role, UpError};
+use zsr_system::process::{self, Down, Log, Role, UpError};
 use zsr_topology::{Layout, Topology};
 
 /// `zsr up`.
@@ -37,6 +37,7 @@ pub(super) fn up(args: &UpArgs) -> u8 {
         topology: &topology,
         layout: &layout,
         artifacts: args.artifacts.as_deref(),
+        log: &args.log.log(),
         flows: !args.no_flows,
         interrupted: &interrupted,
         tell: &tell,
@@ -135,9 +136,11 @@ pub(super) fn controller(args: &ControllerArgs) -> u8 {
 pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 {
     let Ok(topology) = load(&args.topology) else { return USAGE };
     let name = args.system.clone().unwrap_or_else(|| topology.name.clone());
+    let log = args.log.log();
     if args.daemon && !args.ready {
-        return in_background(&name, topology, &role, artifacts);
+        return in_background(&name, topology, &role, artifacts, &log);
     }
+    log.start();
     if args.ready {
         // Fails only where the process leads a session already.
         let _ = rustix::process::setsid();
@@ -158,15 +161,15 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
                 let _ = rustix::stdio::dup2_stdout(null);
             }
         }
-        false => complain(format_args!("{} of system {name} is ready", role.process())),
+        false => process::tell(&format!("{} of system {name} is ready", role.process())),
     };
     let run = Place::make(&name)
         .map_err(process::RoleError::from)
-        .and_then(|place| process::run(&role, &place, &topology, artifacts, stopped, ready));
+        .and_then(|place| process::run(&role, &place, &topology, artifacts, &log, stopped, ready));
     match run {
         Ok(()) => OK,
         Err(e) => {
-            complain(format_args!("error: {e}"));
+            log.failed(&e);
             use process::RoleError as E;
             match e {
                 E::NoHost(_) | E::NoStandby(_) | E::Switches(_) | E::Place(PlaceError::Name { .. }) => USAGE,
@@ -177,9 +180,9 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
 }
 
 /// Starts a process of system `name`, and leaves it to itself once it is ready.
-fn in_background(name: &str, topology: Topology, role: &Role, artifacts: Option<&Path>) -> u8 {
+fn in_background(name: &str, topology: Topology, role: &Role, artifacts: Option<&Path>, log: &Log) -> u8 {
     let process = role.process();
-    match start(name, topology, role, artifacts) {
+    match start(name, topology, role, artifacts, log) {
         Ok(place) => {
             let log = place.log(&process);
             print(&format!(
@@ -195,12 +198,18 @@ fn in_background(name: &str, topology: Topology, role: &Role, artifacts: Option<
     }
 }
 
-fn start(name: &str, mut topology: Topology, role: &Role, artifacts: Option<&Path>) -> Result<Place, String> {
+fn start(
+    name: &str,
+    mut topology: Topology,
+    role: &Role,
+    artifacts: Option<&Path>,
+    log: &Log,
+) -> Result<Place, String> {
     let place = Place::make(name).map_err(|e| e.to_string())?;
     let layout = process::read_layout(&place).map_err(|e| e.to_string())?.unwrap_or_default();
     topology.lay_out(&layout)?;
     let (netns, interrupted) = (layout.netns, &AtomicBool::new(false));
-    let launch = process::Launch { place: &place, topology: &topology, netns, artifacts, interrupted };
+    let launch = process::Launch { place: &place, topology: &topology, netns, artifacts, log, interrupted };
     launch.start(role).map_err(|e| e.to_string())?;
     Ok(place)
 }

@@ -2,10 +2,10 @@
 
 use super::json::{kind, state};
 use crate::report::{Columns, Room, numbers, words};
-use crate::settings::{self, word};
+use crate::settings;
 use std::time::{Duration, UNIX_EPOCH};
 use zsr::lock::is_stopped;
-use zsr_api::controller as proto;
+use zsr_api::{controller as proto, word};
 use zsr_topology::show_size;
 
 /// All flows.

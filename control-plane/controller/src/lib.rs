@@ -6,9 +6,9 @@
 //! ```
 //! - `api`: the service, events, barriers, counters, and changes that wait.
 //! - `ledger`: the journal, and where it is stored.
-//! - `turn`: the right to change something. `operations` are the calls; `batch` brings and removes all flows that
-//!   wait, at once; `transaction` makes a flow another one, or takes it back; `quiesce` waits for workers without a
-//!   transfer.
+//! - `turn`: the right to change something. `operations` are the calls; `batch` gathers flows that come and go;
+//!   `steps` says what leads to the wanted flows; `transaction` does it, or takes it back; `entries` writes into the
+//!   switch; `quiesce` waits for workers without a transfer.
 //! - `link`: the session with the switch, and the next one when it is lost; a standby; `reconcile` reads the switch
 //!   back and sets it right.
 //! - `agents`: calls of hosts' agents.

@@ -7,3 +7,4 @@ pub mod capture;
 pub mod parts;
 pub mod process;
 pub mod run;
+pub mod timers;

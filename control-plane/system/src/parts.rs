@@ -1,10 +1,11 @@
 //! Parts of systems in one process (`run`) and of processes (`process`): a switch without a program, a NIC's
 //! configuration, a link's latency, rate and faults, and zsr's own programs.
 
+use crate::timers::timers;
 use std::path::PathBuf;
 use zsr_link::{AnyPort, FaultError, FaultRates, Faulty, Pace, Paced};
 use zsr_p4runtime_server::empty_program;
-use zsr_plan::dataplane::{pipes, ticks};
+use zsr_plan::dataplane::pipes;
 use zsr_soft_nic::NicConfig;
 use zsr_soft_switch::{Switch, SwitchConfig};
 use zsr_topology::{Link, Switch as SwitchSpec, Topology};
@@ -33,7 +34,7 @@ pub enum SwitchError {
 /// [`SwitchError`].
 pub fn bare_switch(spec: &SwitchSpec) -> Result<Switch, SwitchError> {
     let mut switch = switch_without_timers(spec)?;
-    for timer in ticks::timers(spec.tick) {
+    for timer in timers(spec.tick) {
         switch.add_timer(timer)?;
     }
     Ok(switch)

@@ -26,6 +26,11 @@ pub mod agent {
     include!("generated/zsr.agent.v1.rs");
 }
 
+/// A value of an enum as people read it: `EVENT_KIND_FLOW_CREATED` without its prefix is `flow-created`.
+pub fn word(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix).unwrap_or(name).to_lowercase().replace('_', "-")
+}
+
 #[cfg(test)]
 mod tests {
     /// Fields of a .proto text, with the message that they are in: (message, type, name).

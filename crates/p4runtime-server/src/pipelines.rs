@@ -161,6 +161,7 @@ impl Device {
         let (old, notifications) = self.handle.call(swap).await?;
         // The pump ends only with the server, which then has no use for them.
         let _ = feed.send(Feed { pipeline: pipeline.clone(), notifications, wake });
+        tracing::info!(tables = pipeline.schema.tables.len(), "the switch runs a new program");
         self.set_running(pipeline);
         tokio::spawn(apart("ending the old program", move || drop(old)));
         Ok(())

@@ -122,6 +122,7 @@ impl Sessions {
         let id = state.next;
         state.next += 1;
         state.outboxes.insert(id, outbox.clone());
+        tracing::info!(client = id, "a client has opened a session");
         (
             Session { id, overrun: outbox.overrun.clone(), outbox },
             Outgoing { control: control_rx, data: data_rx },
@@ -130,6 +131,7 @@ impl Sessions {
 
     /// A stream has ended.
     pub fn close(&self, stream: StreamId) {
+        tracing::info!(client = stream, "a client's session has ended");
         let mut state = self.state();
         state.outboxes.remove(&stream);
         let notices = state.arbiter.leave(stream);
@@ -141,6 +143,7 @@ impl Sessions {
         let mut state = self.state();
         let Verdict { now, primary } = state.arbiter.update(stream, bid)?;
         state.tell(now);
+        tracing::info!(client = stream, primary = primary.is_some(), "a client asks to be primary");
         Ok(primary.is_some())
     }
 

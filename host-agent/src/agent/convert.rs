@@ -9,7 +9,7 @@ use super::{
     RingState,
 };
 use crate::nic::{NicInfo, QpTarget};
-use zsr_api::agent as proto;
+use zsr_api::agent::{self as proto, ring_event::Kind};
 use zsr_ring::memory::{MemoryKind, UnknownMemory};
 use zsr_ring::{ByteOrder, Role};
 
@@ -159,9 +159,8 @@ pub(super) fn nic(info: &NicInfo) -> proto::Nic {
     }
 }
 
-pub(super) fn event(event: AgentEvent) -> proto::Event {
-    use proto::ring_event::Kind;
-    let kind = match event.kind {
+pub(super) fn kind(kind: EventKind) -> Kind {
+    match kind {
         EventKind::Created => Kind::Created,
         EventKind::Connected => Kind::Connected,
         EventKind::Disconnected => Kind::Disconnected,
@@ -170,9 +169,12 @@ pub(super) fn event(event: AgentEvent) -> proto::Event {
         EventKind::Attached => Kind::Attached,
         EventKind::Left => Kind::Left,
         EventKind::Died => Kind::Died,
-    };
+    }
+}
+
+pub(super) fn event(event: AgentEvent) -> proto::Event {
     let ring = proto::RingEvent {
-        kind: kind.into(),
+        kind: kind(event.kind).into(),
         name: event.name,
         ring_id: event.id,
         epoch: event.epoch.into(),

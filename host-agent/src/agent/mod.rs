@@ -29,7 +29,7 @@ use zsr_wire::{Qpn, Rkey};
 
 use crate::memory::{Memories, MemoryRefusal};
 use crate::nic::{NicBackend, NicInfo, QpTarget, RingPart};
-use zsr_api::machine::Machine;
+use zsr_api::{machine::Machine, word};
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::MemoryKind;
 use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingSpec, Role};
@@ -532,7 +532,7 @@ impl Agent {
         match self.0.nic.doorbell(target, secret) {
             Ok(bell) => Some(bell),
             Err(error) => {
-                eprintln!("ring `{}`: {error}; the switch polls it", info.name);
+                tracing::warn!("ring `{}`: {error}; the switch polls it", info.name);
                 None
             }
         }
@@ -595,6 +595,13 @@ impl Agent {
     }
 
     fn emit(&self, kind: EventKind, info: &RingInfo, detail: &str) {
+        let what = convert::kind(kind);
+        tracing::info!(
+            kind = word(what.as_str_name(), "KIND_"),
+            host = self.name(),
+            ring = info.name,
+            "{detail}"
+        );
         let (name, detail) = (info.name.clone(), detail.to_owned());
         // Fails only when nobody listens.
         let _ = self.0.events.send(AgentEvent { kind, name, id: info.id, epoch: info.ring.epoch(), detail });

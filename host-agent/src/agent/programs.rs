@@ -73,7 +73,7 @@ impl Agent {
         let ring = table.rings.get_mut(&info.name).filter(|ring| ring.id == info.id);
         let Some(ring) = ring.filter(|ring| ring.died.as_ref() != Some(&trouble)) else { return true };
         ring.died = Some(trouble.clone());
-        eprintln!("ring `{}`: {trouble}", info.name);
+        tracing::warn!("ring `{}`: {trouble}", info.name);
         self.emit(EventKind::Died, info, &trouble);
         true
     }

@@ -29,7 +29,7 @@ use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{NicHandle, SoftNicBackend};
 use zsr_p4runtime_server::{P4RuntimeServer, empty_program};
 use zsr_plan::dataplane::model::Flow;
-use zsr_plan::dataplane::{pipes, ticks};
+use zsr_plan::dataplane::pipes;
 use zsr_ring::{Cancel, Consumer, Producer};
 use zsr_simnet::{End, FaultRates, LinkConfig, Network, Node, NodeId, Stop};
 use zsr_soft_nic::Nic;
@@ -37,6 +37,7 @@ use zsr_soft_switch::{
     ControlQueue, Program, Recirculation, Switch, SwitchConfig, TableEntry, TableId, control_queue,
 };
 use zsr_system::parts::{bare_switch, nic_config};
+use zsr_system::timers::timers;
 use zsr_topology::Topology;
 use zsr_wire::{Frame, FramePool, Mac};
 
@@ -228,7 +229,7 @@ impl Controlled {
             ..Default::default()
         };
         let mut switch = Switch::new(&empty_program().expect("the empty program"), config);
-        for timer in ticks::timers(spec.tick) {
+        for timer in timers(spec.tick) {
             switch.add_timer(timer).expect("a timer");
         }
         let mut node = SwitchNode::new(switch, Wire::default());

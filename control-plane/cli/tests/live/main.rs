@@ -16,6 +16,7 @@ mod leaving;
 mod library;
 mod life;
 mod lists;
+mod logs;
 mod many;
 mod measure;
 mod members;

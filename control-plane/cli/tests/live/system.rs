@@ -47,6 +47,7 @@ impl System {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zsr"));
         command.args(args).env("XDG_RUNTIME_DIR", self.folder.path()).env_remove("ZSR_SYSTEM");
+        command.env_remove("ZSR_LOG").env_remove("ZSR_LOG_FORMAT");
         command.stdin(Stdio::null());
         command
     }

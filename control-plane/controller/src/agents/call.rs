@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Code, Response, Status};
+use tracing::instrument;
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_switch::patience::within;
 
@@ -94,6 +95,7 @@ pub(crate) struct Whom<'w> {
 ///
 /// # Errors
 /// The agent's refusal; that it is not there, or has not answered in time.
+#[instrument(name = "agent", skip_all, fields(host = whom.host, what = what))]
 pub(crate) async fn ask<T, F>(
     questions: &Questions,
     whom: Whom<'_>,
@@ -117,18 +119,26 @@ where
                 let message = format!("host `{host}`: its agent at {uri} is not there: {}", broken.why);
                 return Err(ControllerError::new(ErrorKind::Unavailable, message));
             }
+            tracing::debug!("the connection broke: {}", broken.why);
             last = Some(broken.why);
             tokio::time::sleep(AGAIN).await;
         }
     };
-    within(PATIENCE, attempts).await.unwrap_or_else(|_| {
+    let begun = Instant::now();
+    let answer = within(PATIENCE, attempts).await.unwrap_or_else(|_| {
         let why = last.map_or(String::new(), |why| format!(" ({why})"));
         let seconds = PATIENCE.as_secs();
         let message = format!(
             "host `{host}`: its agent at {uri} did not answer within {seconds} s when it was asked to {what}{why}"
         );
         Err(ControllerError::new(ErrorKind::Unavailable, message))
-    })
+    });
+    let took = begun.elapsed();
+    match &answer {
+        Ok(_) => tracing::debug!(?took, "answered"),
+        Err(refusal) => tracing::debug!(?took, "{}", refusal.message),
+    }
+    answer
 }
 
 /// A refusal in the agent's words.

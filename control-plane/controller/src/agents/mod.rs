@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
+use tracing::Instrument;
 use zsr_api::{agent as proto, agent::agent_client::AgentClient};
 use zsr_plan::dataplane::flow::{DataPlane, Hosts};
 use zsr_plan::dataplane::model::{Flow, Ring};
@@ -129,7 +130,7 @@ impl Agents {
                 continue;
             }
             let own = self.clone();
-            calls.spawn(async move {
+            let asking = async move {
                 let what = "say that it is there";
                 let say = |mut client: AgentClient<Channel>| async move {
                     client.get_info(proto::GetInfoRequest {}).await
@@ -137,7 +138,8 @@ impl Agents {
                 own.ask(&host, what, say).await?;
                 own.told(BTreeSet::from([host])).await;
                 Ok(())
-            });
+            };
+            calls.spawn(asking.in_current_span());
         }
         let mut result = Ok(());
         while let Some(done) = calls.join_next().await {
@@ -152,14 +154,15 @@ impl Agents {
     fn tell(&self, host: &str, telling: impl Future<Output = ()> + Send + 'static) {
         let (telling_ends, told) = watch::channel(());
         let before = lock(&self.0.farewells).insert(host.to_owned(), told);
-        tokio::spawn(async move {
+        let later = async move {
             if let Some(mut before) = before {
                 // An error: nothing is ever sent, and its sender is gone.
                 let _ = before.changed().await;
             }
             telling.await;
             drop(telling_ends);
-        });
+        };
+        tokio::spawn(later.in_current_span());
     }
 
     fn farewell_of(&self, host: &str) -> Option<watch::Receiver<()>> {
@@ -199,12 +202,13 @@ impl Agents {
     /// The first refusal; then no ring is left of those that were made.
     pub async fn open(
         &self,
-        flows: &mut [Flow],
+        flows: &mut [&mut Flow],
         plane: &DataPlane,
         hosts: &Hosts,
     ) -> Result<(), ControllerError> {
         let mut calls = JoinSet::new();
-        let missing = flows.iter().flat_map(|flow| flow.rings().map(move |ring| (flow, ring)));
+        let missing = flows.iter().map(|flow| &**flow);
+        let missing = missing.flat_map(|flow| flow.rings().map(move |ring| (flow, ring)));
         let missing = missing.filter(|(_, ring)| ring.address.is_none());
         for (host, rings) in grouped(missing.map(|(flow, ring)| (ring.host.as_str(), (flow, ring)))) {
             let (order, memory) = hosts
@@ -214,7 +218,7 @@ impl Agents {
             let request = proto::OpenRingsRequest { rings: rings.iter().map(open).collect() };
             let names: Vec<String> = rings.iter().map(|(_, r)| r.name.clone()).collect();
             let (own, host, mut again) = (self.clone(), host.to_owned(), false);
-            calls.spawn(async move {
+            let opening = async move {
                 // Rings of these names may have been there before.
                 own.told(BTreeSet::from([host.clone()])).await;
                 let what = format!("make {}", count(names.len()));
@@ -233,7 +237,8 @@ impl Agents {
                 };
                 let answer = own.ask(&host, &what, open).await;
                 (host, answer)
-            });
+            };
+            calls.spawn(opening.in_current_span());
         }
         let mut failure = None;
         let mut silent = BTreeSet::new();
@@ -258,10 +263,10 @@ impl Agents {
             // An agent that has not answered may make them when it goes on.
             let made =
                 |r: &&Ring| opened.contains_key(&r.name) || r.address.is_none() && silent.contains(&r.host);
-            self.close(flows.iter().flat_map(Flow::rings).filter(made), &refusal.message, false);
+            self.close(flows.iter().flat_map(|flow| flow.rings()).filter(made), &refusal.message, false);
             return Err(refusal);
         }
-        for ring in flows.iter_mut().flat_map(Flow::rings_mut) {
+        for ring in flows.iter_mut().flat_map(|flow| flow.rings_mut()) {
             if let Some(address) = opened.remove(&ring.name) {
                 ring.address = Some(address);
             }
@@ -380,7 +385,7 @@ impl Agents {
         for (host, rings) in by_host(rings) {
             let request = proto::ListRingsRequest { names: rings.iter().map(|r| r.name.clone()).collect() };
             let (own, host) = (self.clone(), host.to_owned());
-            calls.spawn(async move {
+            let looking = async move {
                 let list = |mut client: AgentClient<Channel>| {
                     let request = request.clone();
                     async move { client.list_rings(request).await }
@@ -393,7 +398,8 @@ impl Agents {
                     );
                     Err(ControllerError::new(ErrorKind::Unavailable, message))
                 })
-            });
+            };
+            calls.spawn(looking.in_current_span());
         }
         let (mut found, mut failure) = (HashMap::new(), None);
         while let Some(done) = calls.join_next().await {

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
 use zsr_api::controller::{self as proto, EventKind};
+use zsr_api::word;
 
 /// Events that are remembered, and that a watcher may lag behind.
 const REMEMBERED: usize = 4096;
@@ -29,8 +30,17 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Notes that something happened; number and time are filled in.
+    /// Notes that something happened, and logs it; number and time are filled in.
     pub fn emit(&self, kind: EventKind, mut event: proto::Event) {
+        tracing::info!(
+            kind = word(kind.as_str_name(), "EVENT_KIND_"),
+            flow = said(&event.flow),
+            member = said(&event.member),
+            ring = said(&event.ring),
+            host = said(&event.host),
+            "{}",
+            event.text
+        );
         let mut log = self.lock();
         log.newest += 1;
         event.number = log.newest;
@@ -61,6 +71,11 @@ impl Events {
     fn lock(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A field of an event, unless it is empty.
+fn said(field: &str) -> Option<&str> {
+    Some(field).filter(|field| !field.is_empty())
 }
 
 /// An event about a flow.

@@ -55,7 +55,10 @@ pub(crate) struct UnderWay<'p> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.all.lock().changes.remove(&self.number);
+        let ended = self.all.lock().changes.remove(&self.number);
+        if let Some(Change { what, flow, begun, .. }) = ended {
+            tracing::debug!(flow, took = ?begun.elapsed(), "{} ends", what.words());
+        }
     }
 }
 
@@ -82,6 +85,7 @@ impl UnderWay<'_> {
 impl Pending {
     /// A change of `flow` begins.
     pub(crate) fn begin(&self, what: What, flow: &str) -> UnderWay<'_> {
+        tracing::debug!(flow, "{} begins", what.words());
         let since_ms =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let (flow, waits_for, begun) = (flow.to_owned(), String::new(), Instant::now());

@@ -12,6 +12,7 @@ use crate::turn::quiesce::WorkerState;
 use crate::turn::transaction::Leave;
 use std::collections::HashMap;
 use tokio::sync::mpsc;
+use tracing::Instrument;
 use zsr_api::{
     agent::ring_event::Kind as RingKind,
     agent::{self, event::Event as AgentEvent},
@@ -380,7 +381,7 @@ impl Controller {
         // report.
         let (to_policies, mut reports) = mpsc::unbounded_channel::<Report>();
         let own = self.clone();
-        tokio::spawn(async move {
+        let policies = async move {
             let mut heard = Heard::default();
             while let Some(report) = reports.recv().await {
                 match report.reason {
@@ -388,7 +389,8 @@ impl Controller {
                     _ => own.fatal(&report).await,
                 }
             }
-        });
+        };
+        tokio::spawn(policies.in_current_span());
         loop {
             let list = match digests.next().await {
                 Ok(list) => list,

@@ -124,23 +124,25 @@ impl Journal {
         self.append(Line::Begin { name: name.into(), fallback: fallback.cloned() })
     }
 
-    /// As [`begin`](Self::begin), of flows that come or go, in one write: unless their change ends, the flows do not
-    /// exist.
+    /// As [`begin`](Self::begin), of several flows, in one write.
     ///
     /// # Errors
     /// When it can't be written.
-    pub fn begin_whole(&mut self, names: &[String]) -> Result<(), JournalError> {
-        let lines = names.iter().map(|name| Line::Begin { name: name.clone(), fallback: None });
-        self.append_all(lines)
+    pub fn begin_all<'f>(
+        &mut self,
+        changes: impl Iterator<Item = (&'f str, Option<&'f Flow>)>,
+    ) -> Result<(), JournalError> {
+        self.append_all(
+            changes.map(|(name, flow)| Line::Begin { name: name.into(), fallback: flow.cloned() }),
+        )
     }
 
-    /// As [`end`](Self::end), of flows that have come, in one write.
+    /// As [`end`](Self::end), of flows that are there, in one write.
     ///
     /// # Errors
     /// When it can't be written.
-    pub fn end_whole(&mut self, flows: &[Flow]) -> Result<(), JournalError> {
-        let lines = flows.iter().map(|f| Line::End { name: f.name.clone(), flow: Some(f.clone()) });
-        self.append_all(lines)
+    pub fn end_all<'f>(&mut self, flows: impl Iterator<Item = &'f Flow>) -> Result<(), JournalError> {
+        self.append_all(flows.map(|f| Line::End { name: f.name.clone(), flow: Some(f.clone()) }))
     }
 
     /// A change of flow `name` has ended: `flow` is its value now.
@@ -405,8 +407,8 @@ mod tests {
         assert!(found.flows.is_empty());
         journal.begin("a", None).unwrap();
         journal.end("a", Some(&flow("a"))).unwrap();
-        journal.end_whole(&[flow("gone"), flow("goes")]).unwrap();
-        journal.begin_whole(&["gone".into(), "goes".into(), "comes".into()]).unwrap();
+        journal.end_all([flow("gone"), flow("goes")].iter()).unwrap();
+        journal.begin_all(["gone", "goes", "comes"].into_iter().map(|name| (name, None))).unwrap();
         let changed = Flow { version: 2, ..flow("a") };
         journal.begin("a", Some(&flow("a"))).unwrap();
         drop(journal);

@@ -16,8 +16,10 @@ use std::panic::Location;
 use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::{Instrument, instrument};
 use zsr_api::controller::EventKind;
 use zsr_plan::dataplane::model::Flow;
+use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_switch::ClientError;
 use zsr_switch::patience::within;
 use zsr_switch::{Digests, SwitchClient, SwitchReader};
@@ -106,6 +108,21 @@ impl Controller {
         self.0.reach.borrow().clone()
     }
 
+    /// Whether the switch can be changed now.
+    pub(crate) fn can_change(&self) -> Result<(), ControllerError> {
+        let name = self.switch_name();
+        let message = match self.reach() {
+            Reach::Open => return Ok(()),
+            Reach::Lost(why) => {
+                format!("{why}; nothing can be changed before the controller has a session with it again")
+            }
+            Reach::Gone(_) => format!(
+                "switch `{name}` has gone: start it again with zsr restart switch, or zsr switch TOPOLOGY; flows then go on"
+            ),
+        };
+        Err(ControllerError::new(ErrorKind::Unavailable, message))
+    }
+
     /// Distinguishes the present session with a switch from earlier ones; `None` while there is no session.
     pub(crate) fn session_number(&self) -> Option<(usize, u128)> {
         self.is_open().then(|| (self.0.base.active(), self.session().election_id))
@@ -189,11 +206,16 @@ impl Controller {
         let mut pause = Duration::ZERO;
         loop {
             let begun = Instant::now();
-            let end = tokio::select! {
-                biased;
-                end = self.take_reports(digests) => End::Ended(end),
-                why = self.silence() => End::Silent(why),
+            let election_id = self.session().election_id;
+            let session = tracing::info_span!("session", switch = self.switch_name(), election_id);
+            let session_ends = async {
+                tokio::select! {
+                    biased;
+                    end = self.take_reports(digests) => End::Ended(end),
+                    why = self.silence() => End::Silent(why),
+                }
             };
+            let end = session_ends.instrument(session).await;
             pause = match end {
                 // The client that takes the session is left in peace for a while.
                 End::Ended(ClientError::NotPrimary { .. }) if begun.elapsed() <= LASTING => {
@@ -229,6 +251,7 @@ impl Controller {
     }
 
     /// Begins the next session, when there is a switch, after this pause.
+    #[instrument(skip_all, fields(switch = self.switch_name()))]
     async fn next_session(&self, end: End, pause: Duration) -> Digests {
         let _doing = self.doings().begin("begins a session with the switch");
         let name = self.switch_name();
@@ -269,6 +292,7 @@ impl Controller {
                 Ok(digests) => return digests,
                 Err(e) => e,
             };
+            tracing::debug!("no session yet: {e}");
             unreached = match (is_unreachable(&e), unreached) {
                 (false, _) => (Instant::now(), 0),
                 (true, (_, 0)) => (Instant::now(), 1),

@@ -1,8 +1,10 @@
 //! The right to change something, and the callers that wait for it: changes follow each other.
 
 pub(crate) mod batch;
+pub(crate) mod entries;
 pub(crate) mod operations;
 pub(crate) mod quiesce;
+pub(crate) mod steps;
 pub(crate) mod transaction;
 
 use crate::api::pending::UnderWay;

@@ -7,10 +7,12 @@ use crate::health::doubts;
 use crate::link::session::Reach;
 use crate::times::operations::{LOOK, PATIENCE};
 use crate::turn::batch::Wish;
-use crate::turn::transaction::{Leave, Removal, rings_only_in};
+use crate::turn::steps::rings_only_in;
+use crate::turn::transaction::{Leave, Removal};
 use crate::{Controller, Work};
 use std::collections::{BTreeSet, HashSet};
 use tokio::time::Instant;
+use tracing::instrument;
 use zsr_api::{
     agent::{self, Role},
     controller::{self as proto, EventKind},
@@ -24,6 +26,11 @@ use zsr_topology::{RingRole, show_size};
 /// Hosts whose agents have to make rings for a planned flow.
 fn hosts_to_open(flow: &Flow) -> BTreeSet<String> {
     flow.rings().filter(|r| r.address.is_none()).map(|r| r.host.clone()).collect()
+}
+
+/// The name of a member that joins, as far as it is known.
+fn joining(member: &NewMember) -> &str {
+    if member.name.is_empty() { &member.host } else { &member.name }
 }
 
 /// Items that would be lost.
@@ -48,6 +55,7 @@ impl Controller {
     ///
     /// # Errors
     /// The refusal; then nothing was changed. So for all operations.
+    #[instrument(name = "change", skip_all, err(level = "debug"), fields(operation = "create", flow = new.name))]
     pub async fn create_flow(&self, new: &NewFlow) -> Result<Flow, ControllerError> {
         let what = What::Create(Box::new(messages::asked(new)));
         let underway = self.0.pending.begin(what, &new.name);
@@ -74,6 +82,7 @@ impl Controller {
     }
 
     /// Changes settings of a flow.
+    #[instrument(name = "change", skip_all, err(level = "debug"), fields(operation = "set", flow = name))]
     pub async fn set_flow(&self, name: &str, changes: &proto::Settings) -> Result<Flow, ControllerError> {
         let underway = self.0.pending.begin(What::Other("changing settings of flow".into()), name);
         let mut work = self.turn(&underway).await;
@@ -84,14 +93,20 @@ impl Controller {
     }
 
     /// Adds a member to a flow.
+    #[instrument(
+        name = "change",
+        skip_all,
+        err(level = "debug"),
+        fields(operation = "add", flow = name, member = joining(member))
+    )]
     pub async fn add_member(
         &self,
         name: &str,
         role: RingRole,
         member: &NewMember,
     ) -> Result<Flow, ControllerError> {
-        let joins = if member.name.is_empty() { &member.host } else { &member.name };
-        let underway = self.0.pending.begin(What::Other(format!("adding member `{joins}` to flow")), name);
+        let what = format!("adding member `{}` to flow", joining(member));
+        let underway = self.0.pending.begin(What::Other(what), name);
         let sound = self.state().plan_member(name, role, member)?;
         self.give_back(&sound, false);
         self.0.agents.ready(hosts_to_open(&sound)).await?;
@@ -161,9 +176,10 @@ impl Controller {
                 was.rings.iter().all(|r| found.get(&r.name).is_some_and(|r| r.head_flags & CLOSED != 0))
             })
         };
-        let fresh = rings_only_in(after, before);
+        let fresh: HashSet<&str> =
+            rings_only_in(Some(after), Some(before)).map(|r| r.name.as_str()).collect();
         let lanes = after.producers.iter().filter(closed).flat_map(|m| &m.rings);
-        self.0.agents.end(lanes.filter(|r| fresh.contains(&r.name))).await;
+        self.0.agents.end(lanes.filter(|r| fresh.contains(r.name.as_str()))).await;
     }
 
     /// Takes a member out of a flow; as for [`remove_members`](Self::remove_members).
@@ -178,6 +194,12 @@ impl Controller {
 
     /// Takes members out of a flow, all of them or none; `force`: even if their rings hold items. Without `force`,
     /// waits for items that are on their way, as long as they move.
+    #[instrument(
+        name = "change",
+        skip_all,
+        err(level = "debug"),
+        fields(operation = "remove", flow = name, member = members.join(","))
+    )]
     pub async fn remove_members(
         &self,
         name: &str,
@@ -220,8 +242,7 @@ impl Controller {
         members: &[String],
     ) -> Result<Flow, ControllerError> {
         let name = &before.name;
-        let going = rings_only_in(before, after);
-        let going: Vec<Ring> = before.rings().filter(|r| going.contains(&r.name)).cloned().collect();
+        let going: Vec<Ring> = rings_only_in(Some(before), Some(after)).cloned().collect();
         let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
         let told = members.iter().filter(is_consumer).filter(|_| before.kind.has_lanes());
         let told: Vec<&String> = told.collect();
@@ -303,6 +324,7 @@ impl Controller {
     }
 
     /// Ends a flow and returns it; its agents may still have to be told.
+    #[instrument(name = "change", skip_all, err(level = "debug"), fields(operation = "delete", flow = name))]
     async fn delete(&self, name: &str, force: bool) -> Result<Flow, ControllerError> {
         let flow = self.get_flow(name)?;
         let underway = self.0.pending.begin(What::Delete, name);

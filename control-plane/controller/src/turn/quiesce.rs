@@ -4,8 +4,9 @@
 
 use crate::health::doubts;
 use crate::times::quiesce::{ANSWER, GATHER, LATE_ANSWER, NO_ANSWER, PAUSE};
+use crate::turn::transaction::stuck;
 use crate::{Controller, Work};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -134,19 +135,6 @@ impl Controller {
         }
     }
 
-    /// Sets counters and PSNs in registers to the positions of rings that `old` does not have. Workers of such rings do
-    /// not run yet, except the worker of a group that the rings join.
-    pub(crate) async fn begin(&self, work: &mut Work, old: &Flow, new: &Flow) -> Result<(), ControllerError> {
-        let had: HashSet<&str> = old.rings().map(|r| r.name.as_str()).collect();
-        let running = old.workers();
-        let reset = |r: &Ring| match !r.ids.is_producer && running.contains(&r.ids.worker) {
-            true => r.ids.reset_poll(r.start),
-            false => r.ids.reset(r.start),
-        };
-        let resets: Vec<Reset> = new.rings().filter(|r| !had.contains(r.name.as_str())).map(reset).collect();
-        self.reset(work, &resets).await
-    }
-
     /// Sets registers, and waits until that is done.
     pub(crate) async fn reset(&self, work: &mut Work, resets: &[Reset]) -> Result<(), ControllerError> {
         for some in resets.chunks(AT_ONCE) {
@@ -168,7 +156,7 @@ impl Controller {
         new: &mut Flow,
         state: &WorkerState,
     ) -> Result<(), ControllerError> {
-        let stuck = crate::turn::transaction::stuck(old, state);
+        let stuck = stuck(old, state);
         let stays = new.rings().any(|r| r.ids.is_producer && r.ids.id == state.producer);
         if new.workers().contains(&state.worker) {
             // The other members that it waits for are not leaving.

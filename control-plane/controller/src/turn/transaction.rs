@@ -1,29 +1,26 @@
-//! Carries out a change of one flow, from its old value to its new one. The order of the steps allows a change to be
-//! broken off between any two steps and be completed or taken back.
+//! Carries out changes of flows, all of them or none. [`steps`] says which steps these are; each has its undo here. If a
+//! step fails, it and all steps before it are taken back, the last one first.
 //!
 //! ```text
-//!  journal: begins ─► workers come to rest, where they must ─► are rings that go empty? ─► agents open new rings ─► journal: what only
-//!           adds is so ─► switch: entries come ─► workers stop, start ─► entries go ─► agents close old rings ─► journal: ended
+//!  journal: begins ─► workers come to rest, where they must ─► agents open rings ─► registers are set ─► journal: what only adds
+//!           is so ─► switch: entries come, workers stop and start, entries go ─► agents close rings ─► journal: what goes is gone
 //! ```
 //! A change that only adds is taken back if it fails. A change that removes is taken back until rings are closed, and
 //! completed from then on.
 
 use crate::health::doubts;
 use crate::ledger::journal::Journal;
-use crate::link::session::Reach;
 use crate::times::transaction::{QUIESCE, SHORT_QUIESCE};
 use crate::turn::quiesce::WorkerState;
+use crate::turn::steps::{Change, Step, steps};
 use crate::{Controller, Work};
 use p4runtime_proto::p4::v1 as rt;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use zsr_plan::dataplane::diff::Diff;
-use zsr_plan::dataplane::flow::{Ticks, replication};
+use zsr_plan::dataplane::flow::Ticks;
 use zsr_plan::dataplane::model::{Doubt, Flow, Member, Ring};
-use zsr_plan::dataplane::ticks;
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::surroundings::Surroundings;
-use zsr_switch::ClientError;
 
 /// The fate of the items in rings that go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,21 +50,32 @@ impl Removal<'_> {
     }
 }
 
-/// A change that did not happen.
-pub(crate) struct Failure {
-    pub(crate) refusal: ControllerError,
-    /// Whether the switch has heard of the new rings, so that their registers may not be fresh any more.
-    pub(crate) touched: bool,
+/// Changes that are carried out, and how far they are.
+struct Transaction<'t> {
+    controller: &'t Controller,
+    changes: Vec<Change>,
+    removal: Removal<'t>,
+    around: Surroundings,
+    /// By change, the entries that the switch holds.
+    held: Vec<Vec<rt::Entity>>,
+    entries: Entries,
+    /// Whether the switch has heard of new rings, so that their registers may not be fresh any more.
+    touched: bool,
 }
 
-impl<E: Into<ControllerError>> From<E> for Failure {
-    fn from(e: E) -> Self {
-        Failure { refusal: e.into(), touched: false }
-    }
+/// What a transaction writes into the switch.
+#[derive(Default)]
+struct Entries {
+    difference: Diff,
+    /// Workers that stop.
+    had: Ticks,
+    /// Workers that start.
+    has: Ticks,
+    /// Those of them that tick rarely, as nothing moves yet.
+    rare: Ticks,
+    /// Lets workers that rest go on.
+    freed: Vec<rt::Update>,
 }
-
-/// Values of flows, by name.
-type ByFlow<V> = Arc<BTreeMap<String, V>>;
 
 impl Controller {
     /// Makes flow `name` what `new` says, from its present state.
@@ -95,14 +103,13 @@ impl Controller {
             Ok(()) => self.resume_first(work, name, &leaving).await,
             Err(refusal) => Err(refusal),
         };
-        let mut old = match ready.and_then(|()| self.get_flow(name)) {
+        let old = match ready.and_then(|()| self.get_flow(name)) {
             Ok(old) => old,
             Err(refusal) => {
                 self.give_back(&new, false);
                 return Err(refusal);
             }
         };
-        new.take_connections_of(&old);
         let mut doubts = old.doubts_of_leavers(&new);
         if !removal.force() && !doubts.is_empty() {
             let what = doubts::consumed(old.kind, &doubts);
@@ -110,49 +117,41 @@ impl Controller {
             self.give_back(&new, false);
             return Err(ControllerError::new(ErrorKind::NotNow, message));
         }
+        new.take_connections_of(&old);
         new.note_told(&doubts);
         let known = new.told.len();
-        if old.settings.max_batch != new.settings.max_batch {
-            // Transfers that are under way may have the size that was allowed before.
-            new.past_batch = old.past_batch.max(old.settings.max_batch);
-            old.past_batch = old.past_batch.max(new.settings.max_batch);
-        }
-        let (closing, opening) = (rings_only_in(&old, &new), rings_only_in(&new, &old));
-        // A change that takes rings away can always be completed, a change that makes rings can always be taken back.
-        let fallback = if closing.is_empty() { &old } else { &new };
-        let names = [name.to_owned()];
-        let done = match self.written(work, &names, |journal| journal.begin(name, Some(fallback))) {
-            Ok(()) => self.carry_out(work, &old, &mut new, removal).await,
-            Err(e) => Err(ControllerError::from(e).into()),
-        };
-        if let Err(Failure { refusal, touched }) = done {
-            let opened = new.rings().filter(|r| opening.contains(&r.name) && r.address.is_some());
-            self.0.agents.close(opened, &refusal.message, false);
-            self.give_back(&new, touched);
-            work.journal.note(name, Some(&old));
-            if old.settings.max_batch != new.settings.max_batch {
-                self.state().set(name, Some(old));
-            }
-            return Err(refusal);
-        }
-        doubts.extend_from_slice(&new.told[known..]);
-        // The change has happened, and programs whose rings are closed look at the flow's new value: an agent that
-        // hangs must not keep it from them.
-        self.state().set(name, Some(new.clone()));
-        let gone = old.rings().filter(|r| closing.contains(&r.name));
-        self.0.agents.close(gone, removal.told, !removal.force());
-        // Until the end can be written, the journal says that the change is to be completed.
-        if !closing.is_empty() {
-            work.journal.note(name, Some(&new));
-        }
-        if old.settings.weight != new.settings.weight {
-            self.0.reweighed.notify_one();
-        }
-        if new.is_adrift() {
-            self.0.adrift.notify_one();
-        }
-        self.give_back(&old, true);
+        let done = self.transact(work, vec![Change::turn(old, new)], removal).await?;
+        doubts.extend(done.iter().filter_map(|c| c.new.as_ref()).flat_map(|new| &new.told[known..]).cloned());
         Ok(doubts)
+    }
+
+    /// Carries out `changes` of flows that have nothing in common, and returns the changes as they happened.
+    ///
+    /// # Errors
+    /// The refusal; then all flows are as before.
+    pub(crate) async fn transact(
+        &self,
+        work: &mut Work,
+        changes: Vec<Change>,
+        removal: Removal<'_>,
+    ) -> Result<Vec<Change>, ControllerError> {
+        let steps = steps(&changes, removal.force());
+        let around = Surroundings::of(&self.state());
+        let (held, entries) = (Vec::new(), Entries::default());
+        let mut own =
+            Transaction { controller: self, changes, removal, around, held, entries, touched: false };
+        for (at, step) in steps.iter().enumerate() {
+            tracing::debug!(flows = own.names().join(","), "step {step:?}");
+            if let Err(refusal) = own.take(work, *step).await {
+                // The step that failed may have been taken in part.
+                for step in steps[..=at].iter().rev() {
+                    own.undo(work, *step, &refusal).await;
+                }
+                return Err(refusal);
+            }
+        }
+        own.settle(work);
+        Ok(own.changes)
     }
 
     /// Writes to the journal. Callers that ask meanwhile are told that changes of `flows` wait for its disk.
@@ -169,21 +168,6 @@ impl Controller {
         done
     }
 
-    /// Whether the switch can be changed now.
-    pub(crate) fn can_change(&self) -> Result<(), ControllerError> {
-        let name = self.switch_name();
-        let message = match self.reach() {
-            Reach::Open => return Ok(()),
-            Reach::Lost(why) => {
-                format!("{why}; nothing can be changed before the controller has a session with it again")
-            }
-            Reach::Gone(_) => format!(
-                "switch `{name}` has gone: start it again with zsr restart switch, or zsr switch TOPOLOGY; flows then go on"
-            ),
-        };
-        Err(ControllerError::new(ErrorKind::Unavailable, message))
-    }
-
     /// Gives back numbers of `flow` that nobody has any more: at once, or when the switch has forgotten them.
     pub(crate) fn give_back(&self, flow: &Flow, touched: bool) {
         let mut state = self.state();
@@ -196,248 +180,216 @@ impl Controller {
             state.numbers.untouched(&numbers);
         }
     }
+}
 
-    /// Changes rings and switch, up to where rings would be closed.
-    async fn carry_out(
-        &self,
-        work: &mut Work,
-        old: &Flow,
-        new: &mut Flow,
-        removal: Removal<'_>,
-    ) -> Result<(), Failure> {
-        let inner = &self.0;
-        let around = Surroundings::of(&self.state());
-        let entities = |flow: &Flow, hold| inner.plane.entities(flow, &around.context(hold));
-        let mut before = entities(old, false)?;
-        let workers = to_rest(old, new, removal.force());
-        let rests = !workers.is_empty();
-        if rests {
-            let held = entities(old, true)?;
-            let hold = Diff::between(before, held.clone());
-            work.switch.update(hold.additions().into_iter()).await?;
-            before = held;
-            if let Err(refusal) = self.quiet(work, (old, new), &workers, removal, &around, &mut before).await
-            {
-                let free = Diff::between(before, entities(old, false)?);
-                let _ = work.switch.update(free.additions().into_iter()).await;
-                return Err(refusal.into());
+impl Transaction<'_> {
+    async fn take(&mut self, work: &mut Work, step: Step) -> Result<(), ControllerError> {
+        let inner = &self.controller.0;
+        match step {
+            Step::Begin => {
+                let begins = self.changes.iter().map(|c| (c.name(), c.fallback()));
+                self.controller.written(work, &self.names(), |journal| journal.begin_all(begins))?;
+                self.held = self.entities(|c| c.old.as_ref(), false)?;
+            }
+            Step::Hold => {
+                let held = self.entities(|c| c.old.as_ref(), true)?;
+                let hold = Diff::between(self.held.concat(), held.concat());
+                work.switch.update(hold.additions().into_iter()).await?;
+                self.held = held;
+            }
+            Step::Rest => self.rest(work).await?,
+            Step::Open => {
+                let mut new: Vec<&mut Flow> =
+                    self.changes.iter_mut().filter_map(|c| c.new.as_mut()).collect();
+                inner.agents.open(&mut new, &inner.plane, &self.around.hosts).await?;
+            }
+            Step::Reset => {
+                self.touched = true;
+                let resets: Vec<_> = self.changes.iter().flat_map(Change::resets).collect();
+                self.controller.reset(work, &resets).await?;
+                // Rings have their addresses now.
+                self.entries = self.draft()?;
+            }
+            Step::End => {
+                let ends = self.changes.iter().filter_map(Change::ends_early);
+                self.controller.written(work, &self.names(), |journal| journal.end_all(ends))?;
+            }
+            Step::Write => {
+                let Entries { difference, had, has, rare, .. } = &self.entries;
+                self.controller.write(work, difference, had, has).await?;
+                self.controller.state().idle.extend(rare);
+            }
+            Step::Release => {
+                work.switch.update(std::mem::take(&mut self.entries.freed).into_iter()).await?;
             }
         }
-        let written = async {
-            inner.agents.open(std::slice::from_mut(new), &inner.plane, &around.hosts).await?;
-            let touched = |refusal: ControllerError| Failure { refusal, touched: true };
-            self.begin(work, old, new).await.map_err(touched)?;
-            // Workers that rest do so until their lists have the new entries.
-            let through = entities(new, rests).map_err(|e| touched(e.into()))?;
-            let freed = match rests {
-                true => Diff::between(through.clone(), entities(new, false).map_err(|e| touched(e.into()))?)
-                    .additions(),
-                false => Vec::new(),
-            };
-            let difference = Diff::between(before.clone(), through);
-            let (had, has) = (inner.plane.tick_groups(old), inner.plane.tick_groups(new));
-            // A change that only adds holds as soon as it is written. Items may move as soon as the switch has the
-            // entries: if the change were taken back then, items at a new consumer would be lost. Where workers rest,
-            // they do not wait for a disk: the other members have all items of a new member of a group, too.
-            let adds = rings_only_in(old, new).is_empty();
-            let names = [new.name.clone()];
-            let end = |work: &mut Work| match adds {
-                true => self.written(work, &names, |journal| journal.end(&new.name, Some(new))),
-                false => Ok(()),
-            };
-            if !rests {
-                end(work).map_err(|e| touched(e.into()))?;
-            }
-            let result = async {
-                self.write(work, &difference, &had, &has).await?;
-                work.switch.update(freed.into_iter()).await?;
-                if rests {
-                    end(work)?;
+        Ok(())
+    }
+
+    /// Takes a step back, as far as switch and agents still answer.
+    async fn undo(&mut self, work: &mut Work, step: Step, refusal: &ControllerError) {
+        match step {
+            Step::Begin => {
+                for change in &self.changes {
+                    if let Some(new) = &change.new {
+                        self.controller.give_back(new, self.touched);
+                    }
+                    work.journal.note(change.name(), change.old.as_ref());
+                    // It knows the largest batch now that was asked for.
+                    if let (Some(old), Some(new)) = (&change.old, &change.new)
+                        && old.settings.max_batch != new.settings.max_batch
+                    {
+                        self.controller.state().set(&old.name, Some(old.clone()));
+                    }
                 }
-                Ok::<_, ControllerError>(())
-            };
-            let result = result.await;
-            if result.is_err() {
-                self.take_back(work, &difference, &has, &had).await;
             }
-            result.map_err(touched)
-        };
-        let result = written.await;
-        if result.is_err() {
-            // Workers that were held go on; others get their old entries back.
-            let free = Diff::between(before, entities(old, false)?);
-            let _ = work.switch.update(free.additions().into_iter()).await;
+            Step::Hold => self.let_go_on(work).await,
+            Step::Open => {
+                let opened = self.changes.iter().flat_map(Change::opening).filter(|r| r.address.is_some());
+                self.controller.0.agents.close(opened, &refusal.message, false);
+            }
+            Step::Write => {
+                let Entries { difference, had, has, .. } = &self.entries;
+                self.controller.take_back(work, difference, has, had).await;
+                // Before rings are closed that their entries may still name.
+                self.let_go_on(work).await;
+            }
+            // What workers and registers did changes no flow, and what the journal says is written anew when the
+            // beginning is taken back.
+            Step::Rest | Step::Reset | Step::End | Step::Release => {}
         }
-        result
     }
 
-    /// Waits until `workers` have no transfer under way, and checks that rings that go are empty. `before` is what the
-    /// switch holds.
-    async fn quiet(
+    /// All steps were taken: flows have their new values, and rings that go are closed.
+    fn settle(&self, work: &mut Work) {
+        let inner = &self.controller.0;
+        for change in &self.changes {
+            let (name, Change { old, new }) = (change.name(), change);
+            // Programs whose rings are closed look at the flow's new value: an agent that hangs must not keep it from
+            // them.
+            self.controller.state().set(name, new.clone());
+            let deleted = format!("flow `{name}` was deleted");
+            let (told, finished) = match new {
+                Some(_) => (self.removal.told, !self.removal.force()),
+                None => (deleted.as_str(), false),
+            };
+            inner.agents.close(change.closing(), told, finished);
+            match new {
+                None => work.journal.deleted(name),
+                // Until the end can be written, the journal says that the change is to be completed.
+                Some(_) if !change.only_adds() => work.journal.note(name, new.as_ref()),
+                Some(_) => {}
+            }
+            let weight = |flow: &Option<Flow>| flow.as_ref().map(|flow| flow.settings.weight);
+            if weight(old) != weight(new) {
+                inner.reweighed.notify_one();
+            }
+            if new.as_ref().is_some_and(Flow::is_adrift) {
+                inner.adrift.notify_one();
+            }
+            if let Some(old) = old {
+                self.controller.give_back(old, true);
+            }
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.changes.iter().map(|change| change.name().to_owned()).collect()
+    }
+
+    fn rests(&self, change: &Change) -> bool {
+        !change.to_rest(self.removal.force()).is_empty()
+    }
+
+    /// By change, the entries of the flow that `side` chooses; `hold`: workers that have to rest begin nothing.
+    fn entities(
         &self,
-        work: &mut Work,
-        (old, new): (&Flow, &mut Flow),
-        workers: &BTreeSet<u16>,
-        removal: Removal<'_>,
-        around: &Surroundings,
-        before: &mut Vec<rt::Entity>,
-    ) -> Result<(), ControllerError> {
-        let stays = |name: &str| new.members().any(|m| m.name == name);
-        let lost = removal.leave == Leave::Dead
-            || old.members().any(|m| !stays(&m.name) && !self.is_connected(&m.host));
-        self.0.pending.waits_for(&old.name, "transfers that are under way to end");
-        let rest = self.quiesce(work, workers, if lost { SHORT_QUIESCE } else { QUIESCE }).await?;
-        self.0.pending.waits_for(&old.name, "");
-        if let Some(state) = rest.stuck.first() {
+        side: fn(&Change) -> Option<&Flow>,
+        hold: bool,
+    ) -> Result<Vec<Vec<rt::Entity>>, ControllerError> {
+        let of = |change: &Change| {
+            let Some(flow) = side(change) else { return Ok(Vec::new()) };
+            let hold = hold && self.rests(change);
+            Ok(self.controller.0.plane.entities(flow, &self.around.context(hold))?)
+        };
+        self.changes.iter().map(of).collect()
+    }
+
+    /// What is to be written. Workers that rest do so until their lists have the new entries.
+    fn draft(&self) -> Result<Entries, ControllerError> {
+        let plane = &self.controller.0.plane;
+        let through = self.entities(|c| c.new.as_ref(), true)?.concat();
+        let freed = match self.changes.iter().any(|change| self.rests(change)) {
+            true => {
+                Diff::between(through.clone(), self.entities(|c| c.new.as_ref(), false)?.concat()).additions()
+            }
+            false => Vec::new(),
+        };
+        let difference = Diff::between(self.held.concat(), through);
+        let mut entries = Entries { difference, freed, ..Entries::default() };
+        for Change { old, new } in &self.changes {
+            entries.had.extend(old.iter().flat_map(|old| plane.tick_groups(old)));
+            let Some(new) = new else { continue };
+            let rare = old.is_none().then(|| plane.new_groups(new)).flatten();
+            entries.rare.extend(rare.iter().flatten());
+            entries.has.extend(rare.unwrap_or_else(|| plane.tick_groups(new)));
+        }
+        Ok(entries)
+    }
+
+    /// Workers that were held go on; others get their old entries back.
+    async fn let_go_on(&mut self, work: &mut Work) {
+        let Ok(before) = self.entities(|c| c.old.as_ref(), false) else { return };
+        let free = Diff::between(std::mem::take(&mut self.held).concat(), before.concat());
+        let _ = work.switch.update(free.additions().into_iter()).await;
+        self.held = before;
+    }
+
+    /// Waits until workers that have to rest have no transfer under way, and checks that rings that go are empty.
+    async fn rest(&mut self, work: &mut Work) -> Result<(), ControllerError> {
+        let Transaction { controller: own, changes, removal, around, held, .. } = self;
+        for (change, held) in changes.iter_mut().zip(held) {
+            let workers = change.to_rest(removal.force());
+            let going: Vec<Ring> = change.closing().cloned().collect();
+            let Change { old: Some(old), new: Some(new) } = change else { continue };
+            if workers.is_empty() {
+                continue;
+            }
+            let leavers = only_in(old, new);
+            let is_lost = |m: &Member| leavers.contains(&m.name) && !own.is_connected(&m.host);
+            let lost = removal.leave == Leave::Dead || old.members().any(is_lost);
+            let time = if lost { SHORT_QUIESCE } else { QUIESCE };
+            own.0.pending.waits_for(&old.name, "transfers that are under way to end");
+            let rest = own.quiesce(work, &workers, time).await?;
+            own.0.pending.waits_for(&old.name, "");
+            if let Some(state) = rest.stuck.first() {
+                if !removal.force() {
+                    return Err(stuck(old, state));
+                }
+                // Members that leave are heard no more, and without them the transfer may be complete.
+                let without = own.0.plane.entities(new, &around.context(true))?;
+                let leave = Diff::between(std::mem::replace(held, without.clone()), without);
+                work.switch.update(leave.additions().into_iter().chain(leave.removals())).await?;
+                let staying = new.workers();
+                let (stay, mut given_up): (Vec<_>, Vec<_>) =
+                    rest.stuck.iter().copied().partition(|s| staying.contains(&s.worker));
+                own.nudge(work, &stay).await?;
+                let stay = stay.iter().map(|s| s.worker).collect();
+                given_up.extend(own.quiesce(work, &stay, time).await?.stuck);
+                for state in &given_up {
+                    own.give_up(work, old, new, state).await?;
+                }
+            }
+            if new.kind.copies()
+                && let Some(state) = rest.resting.first()
+            {
+                Controller::join(new, state);
+            }
             if !removal.force() {
-                return Err(stuck(old, state));
-            }
-            // Members that leave are heard no more, and without them the transfer may be complete.
-            let without = self.0.plane.entities(new, &around.context(true))?;
-            let leave = Diff::between(std::mem::take(before), without.clone());
-            *before = without;
-            work.switch.update(leave.additions().into_iter().chain(leave.removals())).await?;
-            let staying = new.workers();
-            let (stay, mut given_up): (Vec<_>, Vec<_>) =
-                rest.stuck.iter().copied().partition(|s| staying.contains(&s.worker));
-            self.nudge(work, &stay).await?;
-            let stay = stay.iter().map(|s| s.worker).collect();
-            given_up
-                .extend(self.quiesce(work, &stay, if lost { SHORT_QUIESCE } else { QUIESCE }).await?.stuck);
-            for state in &given_up {
-                self.give_up(work, old, new, state).await?;
+                own.settled(&old.name, &going).await?;
             }
         }
-        if new.kind.copies()
-            && let Some(state) = rest.resting.first()
-        {
-            Self::join(new, state);
-        }
-        if removal.force() {
-            return Ok(());
-        }
-        let going = rings_only_in(old, new);
-        let going: Vec<Ring> = old.rings().filter(|r| going.contains(&r.name)).cloned().collect();
-        Ok(self.settled(&old.name, &going).await?)
-    }
-
-    pub(crate) async fn write(
-        &self,
-        work: &mut Work,
-        difference: &Diff,
-        had: &Ticks,
-        has: &Ticks,
-    ) -> Result<(), ClientError> {
-        let ticks = self.ticks(had, has);
-        work.switch.update(difference.additions().into_iter().chain(ticks)).await?;
-        work.switch.update(difference.removals().into_iter()).await
-    }
-
-    /// Writes the entries of `flows`, which stay as they are, that differ when `after` is around them and not `before`.
-    pub(crate) async fn rewrite(
-        &self,
-        work: &mut Work,
-        flows: &[Flow],
-        (before, after): (&Surroundings, &Surroundings),
-    ) -> Result<(), ControllerError> {
-        let (mut additions, mut removals) = (Vec::new(), Vec::new());
-        for flow in flows {
-            let entities = |around: &Surroundings| self.0.plane.entities(flow, &around.context(false));
-            let difference = Diff::between(entities(before)?, entities(after)?);
-            additions.extend(difference.additions());
-            removals.extend(difference.removals());
-        }
-        work.switch.update(additions.into_iter()).await?;
-        Ok(work.switch.update(removals.into_iter()).await?)
-    }
-
-    /// Replaces the values in `field`, by the names of flows, by `wanted`, and writes the entries that differ. Flows
-    /// that have failed get no entries.
-    pub(crate) async fn rewrite_by_flow<V: PartialEq>(
-        &self,
-        work: &mut Work,
-        field: fn(&mut Surroundings) -> &mut ByFlow<V>,
-        mut wanted: BTreeMap<String, V>,
-    ) -> Result<ByFlow<V>, ControllerError> {
-        let (before, mut after, flows) = {
-            let state = self.state();
-            wanted.retain(|flow, _| state.flows.get(flow).is_some_and(|f| f.failed.is_none()));
-            let before = Surroundings::of(&state);
-            let mut after = before.clone();
-            let had = std::mem::replace(field(&mut after), Arc::new(wanted));
-            let has = field(&mut after);
-            let changed = |f: &&Flow| had.get(&f.name) != has.get(&f.name);
-            let flows: Vec<Flow> = state.flows.values().filter(changed).cloned().collect();
-            (before, after, flows)
-        };
-        self.rewrite(work, &flows, (&before, &after)).await?;
-        Ok(field(&mut after).clone())
-    }
-
-    /// Has workers stop, if the switch answers: a switch that does not answer runs none.
-    pub(crate) async fn stop_workers(&self, work: &mut Work, ticks: &Ticks) {
-        if self.is_open() {
-            let _ = self.run_workers(work, ticks, &Ticks::new()).await;
-        }
-    }
-
-    /// Tells the switch which workers run: the present ones, without `had`, with `has`.
-    pub(crate) async fn run_workers(
-        &self,
-        work: &mut Work,
-        had: &Ticks,
-        has: &Ticks,
-    ) -> Result<(), ClientError> {
-        let updates = self.ticks(had, has);
-        work.switch.update(updates.into_iter()).await
-    }
-
-    /// The updates that make the workers of `had` stop and the workers of `has` run.
-    fn ticks(&self, had: &Ticks, has: &Ticks) -> Vec<rt::Update> {
-        if had == has {
-            return Vec::new();
-        }
-        let updates = {
-            let mut state = self.state();
-            let group_now =
-                |(worker, group): (&u16, &u32)| (*worker, state.idle.remove(worker).unwrap_or(*group));
-            let had: Ticks = had.iter().map(group_now).collect();
-            let touched: BTreeSet<u32> = had.values().chain(has.values()).copied().collect();
-            let before: Vec<_> = touched.iter().filter(|g| state.ticking.contains_key(g)).copied().collect();
-            for (worker, group) in &had {
-                state.ticking.entry(*group).or_default().remove(worker);
-            }
-            for (worker, group) in has {
-                state.ticking.entry(*group).or_default().insert(*worker);
-            }
-            state.ticking.retain(|_, workers| !workers.is_empty());
-            let entity = |group: &u32| {
-                let workers = state.ticking.get(group).into_iter().flatten().copied();
-                replication(ticks::group(*group, workers, self.0.plane.pipes()))
-            };
-            // The present groups decide whether groups come, change or go; their contents do not matter.
-            let gone =
-                |group: &u32| replication(ticks::group(*group, std::iter::empty(), self.0.plane.pipes()));
-            let old = before.iter().map(gone).collect();
-            let new = touched.iter().filter(|g| state.ticking.contains_key(g)).map(entity).collect();
-            let difference = Diff::between(old, new);
-            [difference.additions(), difference.removals()].concat()
-        };
-        self.0.crowd.notify_one();
-        updates
-    }
-
-    /// Takes changes of the switch back, as far as it still answers. Each update goes by itself, since some of them
-    /// have not happened and are refused.
-    pub(crate) async fn take_back(&self, work: &mut Work, difference: &Diff, has: &Ticks, had: &Ticks) {
-        let inverse = difference.inverse();
-        for update in inverse.additions() {
-            let _ = work.switch.update([update].into_iter()).await;
-        }
-        let _ = self.run_workers(work, has, had).await;
-        for update in inverse.removals() {
-            let _ = work.switch.update([update].into_iter()).await;
-        }
+        Ok(())
     }
 }
 
@@ -458,35 +410,8 @@ pub(crate) fn stuck(flow: &Flow, state: &WorkerState) -> ControllerError {
     ControllerError::new(ErrorKind::Stuck, message)
 }
 
-/// Workers that must have no transfer under way: workers that may be using a ring that goes, and the worker of a group
-/// with a new member, since all members begin at one point.
-fn to_rest(old: &Flow, new: &Flow, force: bool) -> BTreeSet<u16> {
-    if new.kind.copies() && new.consumers.len() > old.consumers.len() {
-        return old.workers();
-    }
-    let going = rings_only_in(old, new);
-    let staying = new.workers();
-    let mut out = BTreeSet::new();
-    for ring in old.rings().filter(|r| going.contains(&r.name)) {
-        if old.kind.competes() && ring.ids.is_producer {
-            // All workers of the member may be using it.
-            out.extend(old.workers());
-        } else if !(old.kind.has_lanes() && force && !staying.contains(&ring.ids.worker)) {
-            // A worker of a lane that goes with all of its rings need not end well, unless items may not be lost.
-            out.insert(ring.ids.worker);
-        }
-    }
-    out
-}
-
 /// Names of the members of `one` that are not in `other`.
 fn only_in(one: &Flow, other: &Flow) -> BTreeSet<String> {
     let stays = |name: &str| other.members().any(|m| m.name == name);
     one.members().map(|m| m.name.clone()).filter(|name| !stays(name)).collect()
-}
-
-/// Names of the rings of `one` that are not in `other`.
-pub(crate) fn rings_only_in(one: &Flow, other: &Flow) -> HashSet<String> {
-    let others: HashSet<&str> = other.rings().map(|r| r.name.as_str()).collect();
-    one.rings().map(|r| &r.name).filter(|r| !others.contains(r.as_str())).cloned().collect()
 }

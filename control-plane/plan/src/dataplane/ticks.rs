@@ -3,12 +3,11 @@
 //! (p4/pipeline/ingress.p4). So thousands of flows that poll rarely cost little, and never all at once.
 
 use super::pipes::port_again;
-use super::{FIRST_RESERVED_PORT, PORT_TIMER, admin, forward};
+use super::{admin, forward};
 use crate::p4::names;
 use p4runtime_proto::p4::v1 as rt;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use zsr_soft_switch::{Numbers, Rest, TimerPort};
 use zsr_topology::{Pipes, Switch, SwitchKind};
 
 /// A kind of timer packet, for a switch that makes none itself.
@@ -28,22 +27,20 @@ const CLASSES: [(u32, u32, u32); 4] =
     [(GROUP_TICK, 1, 1), (0x100, 8, 256), (0x200, 128, 4096), (0x800, 2046, 65536)];
 
 /// Multicast groups that the classes leave free, for a switch whose timers rest. The first has workers that have moved
-/// nothing for a while and whose producers ring, the second has workers of new flows. Behind each, the number of its
-/// timer packets (P4: `TickGroup`).
+/// nothing for a while and whose producers ring, the second has workers of new flows.
 const GROUP_IDLE: u32 = 0xfff;
-const NUMBER_IDLE: u16 = 0xfff7;
 const GROUP_NEW: u32 = 0xffe;
-const NUMBER_NEW: u16 = 0xffd7;
-/// How often the workers of these groups tick while other workers move items.
-const IDLE_TICK: Duration = Duration::from_millis(5);
-const NEW_TICK: Duration = Duration::from_micros(500);
+/// Numbers of timer packets for these groups (P4: `TickGroup`).
+pub const NUMBER_IDLE: u16 = 0xfff7;
+/// As [`NUMBER_IDLE`], for the workers of new flows.
+pub const NUMBER_NEW: u16 = 0xffd7;
+/// How often workers that have moved nothing for a while tick, while other workers move items.
+pub const IDLE_TICK: Duration = Duration::from_millis(5);
+/// How often the workers of new flows tick, while other workers move items.
+pub const NEW_TICK: Duration = Duration::from_micros(500);
 
-/// Ticks of a software switch on which nothing moves become rare within a second, and so do polls of empty rings. A
-/// doorbell does not wait for ticks. Workers of a capped flow share its rate by the chances of many looks
-/// (p4/pipeline/look.p4). Nothing else may move between two of its transfers, so ticks stay frequent for a while.
-const REST: Rest = Rest { after_ns: 100_000_000, longest_ns: 10_000_000 };
-/// The same for workers in [`GROUP_IDLE`]: their ticks only find items whose doorbell was lost.
-const IDLE_REST: Rest = Rest { longest_ns: 75_000_000, ..REST };
+/// The longest time between ticks that become rare because nothing moves.
+pub const LONGEST_REST: Duration = Duration::from_millis(10);
 
 /// The way in which workers tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +49,7 @@ pub struct Timer {
     /// A timer packet names its group itself (p4/arch/tna/ops.p4), and there are as many kinds of timer packets as
     /// classes.
     named: bool,
-    /// The timers are those of [`timers`].
+    /// The timers are those of the software switch, which rest while nothing moves.
     rests: bool,
 }
 
@@ -90,7 +87,7 @@ impl Timer {
         if !self.rests || self.group_of(worker, poll_interval) != GROUP_TICK || self.tick >= IDLE_TICK {
             return None;
         }
-        let polled = self.group_of(worker, Duration::from_nanos(REST.longest_ns));
+        let polled = self.group_of(worker, LONGEST_REST);
         Some(if rings { GROUP_IDLE } else { polled }).filter(|group| *group != GROUP_TICK)
     }
 
@@ -127,46 +124,6 @@ pub fn groups(
         by_group.entry(id).or_default().push(worker);
     }
     by_group.into_iter().map(|(id, workers)| group(id, workers.into_iter(), pipes)).collect()
-}
-
-/// The timers of the software switch. The first is for the workers of busy flows; it comes later when so many are busy
-/// that their ticks would keep packets waiting. The others are for the other classes, for workers that wait for a
-/// doorbell, and for workers of new flows. All rest while nothing moves.
-pub fn timers(tick: Duration) -> [TimerPort; 4] {
-    const { assert!(PORT_TIMER as u32 >= FIRST_RESERVED_PORT) };
-    let tick_ns = (tick.as_nanos() as u64).max(1);
-    let often = TimerPort {
-        port: PORT_TIMER,
-        interval_ns: tick_ns,
-        template: admin::timer_packet(0),
-        count: 1,
-        numbers: None,
-        yields: true,
-        rest: Some(REST),
-    };
-    // Every eighth number is not for busy workers. These numbers come by fours: workers that tick so rarely are not in
-    // a hurry.
-    let others = TimerPort {
-        interval_ns: tick_ns.saturating_mul(32),
-        count: 4,
-        numbers: Some(Numbers { offset: admin::NEXT, first: 7, step: 8 }),
-        yields: false,
-        ..often.clone()
-    };
-    let idle = TimerPort {
-        interval_ns: (IDLE_TICK.as_nanos() as u64).max(tick_ns),
-        template: admin::timer_packet(NUMBER_IDLE),
-        yields: false,
-        rest: Some(IDLE_REST),
-        ..often.clone()
-    };
-    let new = TimerPort {
-        interval_ns: (NEW_TICK.as_nanos() as u64).max(tick_ns),
-        template: admin::timer_packet(NUMBER_NEW),
-        rest: Some(REST),
-        ..idle.clone()
-    };
-    [often, others, idle, new]
 }
 
 #[cfg(test)]

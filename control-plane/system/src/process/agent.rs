@@ -114,8 +114,8 @@ async fn watch_nic(agent: Agent, interface: String) {
         let Ok(trouble) = tokio::task::spawn_blocking(move || looking.nic_trouble()).await else { return };
         if trouble != before {
             match &trouble {
-                Some(why) => eprintln!("the NIC: {why}"),
-                None => eprintln!("the NIC: its port works again"),
+                Some(why) => tracing::warn!("the NIC: {why}"),
+                None => tracing::warn!("the NIC: its port works again"),
             }
             agent.set_link(&interface, trouble.clone());
             before = trouble;
@@ -189,8 +189,8 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     let told = agent.clone();
     node.on_trouble(move |_, trouble| {
         match trouble {
-            Some(e) => eprintln!("the link: {e}"),
-            None => eprintln!("the link: frames pass again"),
+            Some(e) => tracing::warn!("the link: {e}"),
+            None => tracing::warn!("the link: frames pass again"),
         }
         told.set_link(&interface, trouble.map(ToString::to_string));
     });

@@ -1,5 +1,6 @@
 //! The watchdog of a process: a thread that reports loops which do not come round, and, at SIGQUIT, the work under way.
 
+use super::log;
 use super::roles::{RoleError, other};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Watchdog {
                         ask(&socket, &answers).await;
                     }
                 };
-                let news = watch(&watched, |one, news| eprintln!("{}", tell(one, news)));
+                let news = watch(&watched, |one, news| tracing::warn!("{}", tell(one, news)));
                 tokio::join!(news, dump(quit, &process, &*under_way), asks);
             });
         };
@@ -79,7 +80,7 @@ async fn dump(mut quit: Signal, process: &str, under_way: &(dyn Fn() -> Vec<Stri
             text.push_str("\n  ");
             text.push_str(&one);
         }
-        eprintln!("{text}");
+        log::tell(&text);
     }
 }
 

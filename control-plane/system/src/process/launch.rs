@@ -1,5 +1,6 @@
 //! Starts a process of a system in the background, and waits until it is ready.
 
+use super::log::{self, Log};
 use super::netns;
 use super::roles::Role;
 use super::up::UpError;
@@ -29,6 +30,8 @@ pub struct Launch<'l> {
     pub netns: bool,
     /// Folder with the compiled program, if not the built-in one.
     pub artifacts: Option<&'l Path>,
+    /// How processes log.
+    pub log: &'l Log,
     /// Turns true when the caller has changed their mind.
     pub interrupted: &'l AtomicBool,
 }
@@ -74,6 +77,7 @@ impl Launch<'_> {
             _ => Command::new(program),
         };
         command.args(self.arguments(role)).args(["--system", self.place.name(), "--ready"]);
+        command.args(self.log.arguments());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         let child = command.spawn().map_err(fail)?;
         Ok(Started { process, child: Some(child), log })
@@ -138,12 +142,12 @@ impl Launch<'_> {
 
 /// The last line of a process's log, behind its first `from` bytes.
 pub(super) fn last_words(place: &Place, process: &str, from: u64) -> Option<String> {
-    let mut log = String::new();
+    let mut text = String::new();
     let mut file = std::fs::File::open(place.log(process)).ok()?;
     file.seek(SeekFrom::Start(from)).ok()?;
-    let _ = file.read_to_string(&mut log);
-    let last = log.lines().rev().find(|l| !l.trim().is_empty())?;
-    Some(last.trim_start_matches("error: ").to_owned())
+    let _ = file.read_to_string(&mut text);
+    let last = text.lines().rev().find(|l| !l.trim().is_empty())?;
+    Some(log::message(last))
 }
 
 /// The reason why a log may be empty.

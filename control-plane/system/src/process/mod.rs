@@ -13,6 +13,7 @@ mod captures;
 mod down;
 mod launch;
 mod layout;
+mod log;
 mod netns;
 mod ports;
 mod restart;
@@ -26,6 +27,7 @@ pub use captures::{Answer, Capture, CaptureError, LinkName, Request, Stopper, en
 pub use down::{Down, DownError, down};
 pub use launch::Launch;
 pub use layout::{read_layout, write_layout};
+pub use log::{Filter, Format, Log, tell};
 pub use netns::NetnsError;
 pub use restart::{Recipe, RestartError};
 pub use roles::{Role, RoleError, run};

@@ -2,6 +2,7 @@
 
 use super::launch::Launch;
 use super::layout::read_layout;
+use super::log::Log;
 use super::roles::Role;
 use super::signals::{alive, end};
 use super::up::UpError;
@@ -17,6 +18,9 @@ pub struct Recipe {
     role: Role,
     topology: PathBuf,
     artifacts: Option<PathBuf>,
+    /// Recipes of earlier versions have none.
+    #[serde(default)]
+    log: Log,
 }
 
 /// The reason why a process could not be restarted.
@@ -48,9 +52,10 @@ pub enum RestartError {
 
 impl Recipe {
     /// The recipe of a process in `role`.
-    pub(super) fn new(role: &Role, topology: &Topology, artifacts: Option<&Path>) -> Self {
+    pub(super) fn new(role: &Role, topology: &Topology, artifacts: Option<&Path>, log: &Log) -> Self {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Recipe { role: role.clone(), topology: whole(&topology.file), artifacts: artifacts.map(whole) }
+        let (topology, artifacts) = (whole(&topology.file), artifacts.map(whole));
+        Recipe { role: role.clone(), topology, artifacts, log: log.clone() }
     }
 
     /// Writes the recipe down.
@@ -107,6 +112,6 @@ impl Recipe {
         tell(&format!("starting {process}"));
         let netns = read_layout(place)?.is_some_and(|layout| layout.netns);
         let (artifacts, interrupted) = (self.artifacts.as_deref(), &AtomicBool::new(false));
-        Ok(Launch { place, topology, netns, artifacts, interrupted }.start(&self.role)?)
+        Ok(Launch { place, topology, netns, artifacts, log: &self.log, interrupted }.start(&self.role)?)
     }
 }

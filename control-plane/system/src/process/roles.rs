@@ -2,6 +2,7 @@
 
 use super::alive::Watchdog;
 use super::layout::read_layout;
+use super::log::{self, Log};
 use super::restart::Recipe;
 use super::troubles::follow;
 use super::{agent, switch};
@@ -180,7 +181,8 @@ pub(super) fn other(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> Ro
     move |e| RoleError::Other(format!("{what}: {e}"))
 }
 
-/// Runs `role` of the system at `place` until `stop` turns true. `ready` is called once it can be used.
+/// Runs `role` of the system at `place` until `stop` turns true. `ready` is called once it can be used. A restart makes
+/// the process log as `log` says.
 ///
 /// # Errors
 /// When it cannot run, or runs already.
@@ -189,6 +191,7 @@ pub fn run(
     place: &Place,
     topology: &Topology,
     artifacts: Option<&Path>,
+    log: &Log,
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
@@ -212,12 +215,12 @@ pub fn run(
     if switches != 1 {
         return Err(RoleError::Switches(switches));
     }
-    let recipe = Recipe::new(role, topology, artifacts);
+    let recipe = Recipe::new(role, topology, artifacts, log);
     let ready = || {
         // A process that could not start leaves no recipe for a restart.
         if let Err(e) = recipe.write(place) {
             let file = place.recipe(&role.process());
-            eprintln!("warning: {}: {e}; zsr restart will not know this process", file.display());
+            tracing::warn!("warning: {}: {e}; zsr restart will not know this process", file.display());
         }
         ready();
     };
@@ -278,7 +281,9 @@ pub(super) fn identity(topology: &Topology, part: &str) -> Result<Option<Identit
 pub(super) fn exposed(topology: &Topology, what: &str, address: SocketAddr) -> Result<(), RoleError> {
     topology.may_listen(what, address).map_err(RoleError::Exposed)?;
     if topology.tls.is_none() {
-        eprintln!("warning: {what} listens at {address} without TLS: whoever reaches that can do everything");
+        tracing::warn!(
+            "warning: {what} listens at {address} without TLS: whoever reaches that can do everything"
+        );
     }
     Ok(())
 }
@@ -375,7 +380,7 @@ async fn control(
                 None => zsr_controller::serve_tcp(controller, outside).await,
             };
             if let Err(e) = served {
-                eprintln!("the controller's server for other machines has ended: {e}");
+                tracing::error!("the controller's server for other machines has ended: {e}");
             }
         });
     }
@@ -399,7 +404,7 @@ async fn listen_outside(place: &Place, address: SocketAddr) -> Result<TcpListene
     let file = place.controller_address();
     std::fs::write(&file, format!("{address}\n"))
         .map_err(|e| RoleError::Other(format!("{}: {e}", file.display())))?;
-    eprintln!("the controller listens at {address}");
+    log::tell(&format!("the controller listens at {address}"));
     Ok(listener)
 }
 

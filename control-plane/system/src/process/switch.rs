@@ -68,7 +68,7 @@ async fn soft(
     let wake = waker.clone();
     let (handle, control) = control_queue(move || wake.wake());
     let mut node = SwitchNode::new(switch, control);
-    node.on_failed_assert(|failed| eprintln!("the program: {failed}"));
+    node.on_failed_assert(|failed| tracing::warn!("the program: {failed}"));
     let mut node = PortLoop::new(node, &waker, LoopConfig::default())?;
     let (links, captures) = open_links(place, topology)?;
     node.on_trouble(captures.troubles().teller());

@@ -32,8 +32,8 @@ impl Troubles {
         let own = self.clone();
         move |port, trouble| {
             match trouble {
-                Some(e) => eprintln!("port {port}: {e}"),
-                None => eprintln!("port {port}: frames pass again"),
+                Some(e) => tracing::warn!("port {port}: {e}"),
+                None => tracing::warn!("port {port}: frames pass again"),
             }
             own.0.send_modify(|ports| {
                 match trouble {

@@ -1,6 +1,7 @@
 //! Starts a whole local system in the background, and creates the flows of its topology.
 
 use super::launch::{Launch, last_words};
+use super::log::Log;
 use super::netns::{self, NetnsError};
 use super::roles::Role;
 use super::{Down, down};
@@ -93,6 +94,8 @@ pub struct Up<'u> {
     pub layout: &'u Layout,
     /// Folder with the compiled program, if not the built-in one.
     pub artifacts: Option<&'u Path>,
+    /// How the system's processes log.
+    pub log: &'u Log,
     /// Whether the topology's flows are created.
     pub flows: bool,
     /// Turns true when the caller has changed their mind.
@@ -149,6 +152,7 @@ impl Up<'_> {
             topology,
             netns: self.layout.netns,
             artifacts: self.artifacts,
+            log: self.log,
             interrupted: self.interrupted,
         };
         launch.ready(launch.spawn(&Role::Switch)?)?;
