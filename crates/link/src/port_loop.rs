@@ -25,8 +25,8 @@ use crate::wake::Waker;
 pub struct LoopConfig {
     /// Frames of one port that are handled before the next port has its turn.
     pub burst: usize,
-    /// How long the loop keeps looking for work before it sleeps, once work has come in quick succession: behind four sleeps none of
-    /// which was longer than twice that time.
+    /// How long the loop keeps looking for work before it sleeps, once work has come in quick succession: behind four
+    /// sleeps none of which was longer than twice that time. While transfers pass, it looks for twice that time.
     pub spin: Duration,
     /// Frame buffers to begin with; more are made when they are needed.
     pub frames: usize,
@@ -52,6 +52,11 @@ pub struct LoopStats {
     /// Every port.
     pub ports: Vec<PortReport>,
 }
+
+/// Bytes that pass a loop within [`BULK_TIME`] while there are transfers, and not only polls. Then the next frames are
+/// expected soon, so that a sleep and a wake-up would cost more than twice the usual time of looking for them.
+const BULK: u64 = 64 << 10;
+const BULK_TIME: Duration = Duration::from_millis(2);
 
 /// Short sleeps in a row behind which more work is expected at once.
 const BRISK: u32 = 4;
@@ -188,6 +193,7 @@ impl Driver {
         let mut out: Vec<(u16, Frame)> = Vec::with_capacity(4 * self.config.burst);
         let (mut last_work, mut last_report) = (start, start);
         let (mut short_sleeps, mut unasked) = (0, ROUNDS);
+        let mut bulk = (None, 0);
         loop {
             let round = Instant::now();
             let now = round.duration_since(start).as_nanos() as u64;
@@ -209,13 +215,17 @@ impl Driver {
             }
             if self.round(node, start, now, &mut pool, &mut out)? > 0 {
                 last_work = round;
+                let bytes = self.ports.bytes();
+                if bytes - bulk.1 >= BULK {
+                    bulk = (Some(round), bytes);
+                }
                 stats.busy_rounds += 1;
                 stats.busy_ns += round.elapsed().as_nanos() as u64;
                 if round.duration_since(last_report) >= REPORT {
                     last_report = round;
                     self.report(stats);
                 }
-            } else if short_sleeps >= BRISK && round.duration_since(last_work) < self.config.spin {
+            } else if round.duration_since(last_work) < self.spin(round, bulk.0, short_sleeps) {
                 std::thread::yield_now();
             } else {
                 let due = [node.next_due(), self.ports.next_due()].into_iter().flatten().min();
@@ -234,6 +244,15 @@ impl Driver {
                         if asleep.elapsed() <= 2 * self.config.spin { short_sleeps + 1 } else { 0 };
                 }
             }
+        }
+    }
+
+    /// How long to look for work before a sleep.
+    fn spin(&self, now: Instant, bulk: Option<Instant>, short_sleeps: u32) -> Duration {
+        match bulk {
+            Some(at) if now.duration_since(at) < BULK_TIME => 2 * self.config.spin,
+            _ if short_sleeps >= BRISK => self.config.spin,
+            _ => Duration::ZERO,
         }
     }
 

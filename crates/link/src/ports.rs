@@ -147,6 +147,11 @@ impl Ports {
         Some(gone.link)
     }
 
+    /// Bytes that have passed all ports, in both directions.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slots.iter().map(|s| s.stats.rx_bytes + s.stats.tx_bytes).sum()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }

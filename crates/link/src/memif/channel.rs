@@ -264,7 +264,10 @@ impl Owning {
                 None => Ok(Answer::Nothing),
             },
             Message::Connected => match self.rings.take() {
-                Some(rings) if self.rest.as_slice().is_empty() => Ok(Answer::Up(rings, None)),
+                Some(mut rings) if self.rest.as_slice().is_empty() => {
+                    rings.receive.ring.begin();
+                    Ok(Answer::Up(rings, None))
+                }
                 _ => Err("a connection that was not asked for".to_owned()),
             },
             other => Err(format!("{other:?}, which is for the side that listens")),

@@ -112,11 +112,16 @@ impl Ring {
             ring.put_descriptor(i, own_descriptor(buffers, i));
         }
         ring.cookie().store(COOKIE, Ordering::Relaxed);
-        if !sends {
-            ring.flags().store(MASK_INTERRUPT, Ordering::Relaxed);
-            ring.head().store(size, Ordering::Release);
-        }
         Some(ring)
+    }
+
+    /// The connection is made: of a ring by which the owner receives, the buffers are free now. Not before, since a guest
+    /// may set the indices to 0 when it connects, as DPDK does.
+    pub(super) fn begin(&mut self) {
+        if !self.sends {
+            self.disarm();
+            self.show();
+        }
     }
 
     /// The guest's side of a ring that the other side has made.
