@@ -179,6 +179,8 @@ impl MemifPort {
                     return self.tell(e.to_string());
                 }
                 self.channel = Some(channel);
+                // From now on the socket tells, also of a peer that takes its time to answer.
+                self.look_at = None;
             }
             Err(e) => self.tell(format!("can't begin: {e}")),
         }

@@ -123,6 +123,22 @@ fn either_end_starts_first_ends_and_comes_back() {
 }
 
 #[test]
+fn a_peer_that_takes_connections_and_says_nothing_costs_nothing() {
+    let dir = TempDir::new().unwrap();
+    let mut pool = FramePool::default();
+    // It listens, and does not look at what comes.
+    let mut hangs = MemifPort::listen(&path(&dir)).unwrap();
+    let mut connects = MemifPort::connect(&path(&dir)).unwrap();
+    assert!(connects.recv(LATER, &mut pool).is_none());
+    assert_eq!(connects.next_due(), None, "or a loop would look again and again");
+    assert!(connects.may_sleep());
+    connects.send(LATER, frame(1, 60), &mut pool).unwrap();
+    connects.flush(LATER, &mut pool);
+    assert_eq!(connects.lost(), 1);
+    join(&mut hangs, &mut connects, &mut pool);
+}
+
+#[test]
 fn a_second_process_is_told_that_the_port_is_taken() {
     let dir = TempDir::new().unwrap();
     let mut pool = FramePool::default();
