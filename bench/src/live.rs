@@ -28,6 +28,14 @@ impl Live {
         Self::of(hosts, "")
     }
 
+    /// As [`up`](Self::up), with paths of MTU `mtu`.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn with_mtu(hosts: usize, mtu: u32) -> Live {
+        Self::of(hosts, &format!("defaults: {{mtu: {mtu}}}\n"))
+    }
+
     /// As [`up`](Self::up), on a switch that has a standby.
     ///
     /// # Panics
@@ -38,13 +46,13 @@ impl Live {
         live
     }
 
-    fn of(hosts: usize, switches: &str) -> Live {
+    fn of(hosts: usize, more: &str) -> Live {
         let zsr = zsr_tests::beside("bin", "zsr");
         let folder = PathBuf::from(format!("/tmp/zsr-bench-{}", std::process::id()));
         std::fs::create_dir(&folder).expect("a new folder");
         let names: Vec<String> = (1..=hosts).map(|n| format!("h{n}")).collect();
         let topology = folder.join("bench.yaml");
-        let text = format!("name: bench\n{switches}hosts: [{}]\nflows: []\n", names.join(", "));
+        let text = format!("name: bench\n{more}hosts: [{}]\nflows: []\n", names.join(", "));
         std::fs::write(&topology, text).expect("written");
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var("XDG_RUNTIME_DIR", &folder) };
@@ -78,6 +86,17 @@ impl Live {
         self.session
             .change(|mut c| async move { c.create_flow(request).await })
             .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Deletes a flow whose rings are empty.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn delete(&self, name: &str) {
+        let request = proto::DeleteFlowRequest { name: name.into(), ..Default::default() };
+        self.session
+            .change(|mut c| async move { c.delete_flow(request).await })
+            .unwrap_or_else(|e| panic!("{e}"));
     }
 
     /// Changes settings of a flow.
