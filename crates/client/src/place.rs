@@ -96,12 +96,12 @@ fn io_at(path: &Path) -> impl FnOnce(io::Error) -> PlaceError + '_ {
     move |source| PlaceError::Io { path: path.to_owned(), source }
 }
 
-/// Makes a folder for this user alone, or makes sure that it is one.
 /// The name of a file of switch number `switch`; the first one's has no number.
 fn numbered(name: &str, switch: usize) -> String {
     if switch == 0 { name.to_owned() } else { format!("{name}-{switch}") }
 }
 
+/// Makes a folder for this user alone, or makes sure that it is one.
 fn private(path: &Path) -> Result<(), PlaceError> {
     match std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Ok(()) => {}

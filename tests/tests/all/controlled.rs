@@ -150,7 +150,7 @@ fn a_successor_finds_workers_of_idle_flows_where_they_are() {
     let (events, _) = second.events(Some(0));
     let text = &events.first().expect("an event").text;
     assert!(
-        text.contains("1 flows were taken up") && text.ends_with("0 entries set right, 0 taken away"),
+        text.contains("flows that were taken up: 1,") && text.ends_with("0 entries set right, 0 taken away"),
         "{text}"
     );
 }

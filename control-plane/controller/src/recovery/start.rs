@@ -340,5 +340,7 @@ async fn settle(
     }
     let (flows, unfinished) = (recovered.flows.len(), recovered.unfinished.len());
     let done = set_right(&difference);
-    Ok(format!("{flows} flows were taken up, {unfinished} changes had not been completed; {done}"))
+    Ok(format!(
+        "flows that were taken up: {flows}, changes that had not been completed: {unfinished}; {done}"
+    ))
 }
