@@ -5,11 +5,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use zsr::pu;
 use zsr_api::controller as proto;
 use zsr_bench::live::{Live, processor_time_of};
 use zsr_bench::{Times, machine};
-use zsr_ring::Cancel;
 
 /// Bytes of a message.
 const MESSAGE: usize = 64 << 10;
@@ -78,12 +76,7 @@ fn rate(time: Duration) -> f64 {
 fn through_flow(live: &Live, name: &str) -> Duration {
     let more = proto::CreateFlowRequest { item_size: MESSAGE as u32, ring_size: RING, ..Default::default() };
     let flow = live.create(name, &["h1"], &["h2"], more);
-    let ring = |members: &[proto::FlowMember]| members[0].rings[0].clone();
-    let (from, to) = (ring(&flow.producers), ring(&flow.consumers));
-    let mut producer = pu::attach_producer(from.programs.as_ref(), &from.name, Cancel::new())
-        .unwrap_or_else(|e| panic!("{e}"));
-    let mut consumer =
-        pu::attach_consumer(to.programs.as_ref(), &to.name, Cancel::new()).unwrap_or_else(|e| panic!("{e}"));
+    let (mut producer, mut consumer) = Live::attach(&flow);
     let begun = Instant::now();
     let pushing = std::thread::spawn(move || {
         let mut message = vec![0x5a; MESSAGE];

@@ -2,11 +2,9 @@
 //! interval and with the doorbell. Figures stand in bench/results/processes.md.
 
 use std::time::{Duration, Instant};
-use zsr::pu;
 use zsr_api::controller as proto;
 use zsr_bench::live::Live;
 use zsr_bench::{uneven, within_us};
-use zsr_ring::Cancel;
 
 /// Items per figure.
 const ITEMS: usize = 2000;
@@ -33,12 +31,7 @@ fn main() {
 
 /// Sorted latencies of items that are pushed at times that have nothing to do with polls.
 fn measure(flow: &proto::Flow, poll_us: u64) -> Vec<Duration> {
-    let ring = |members: &[proto::FlowMember]| members[0].rings[0].clone();
-    let (from, to) = (ring(&flow.producers), ring(&flow.consumers));
-    let mut producer = pu::attach_producer(from.programs.as_ref(), &from.name, Cancel::new())
-        .unwrap_or_else(|e| panic!("{e}"));
-    let mut consumer =
-        pu::attach_consumer(to.programs.as_ref(), &to.name, Cancel::new()).unwrap_or_else(|e| panic!("{e}"));
+    let (mut producer, mut consumer) = Live::attach(flow);
     let begun = Instant::now();
     let popping = std::thread::spawn(move || {
         let mut item = [0; 64];

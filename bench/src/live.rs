@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zsr::{Place, Session, pu};
 use zsr_api::controller as proto;
-use zsr_ring::Cancel;
+use zsr_ring::{Cancel, Consumer, Producer};
 
 /// A system that is up until this is dropped.
 pub struct Live {
@@ -86,6 +86,18 @@ impl Live {
         self.session
             .change(|mut c| async move { c.create_flow(request).await })
             .unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Attaches to the first ring of a flow's first producer and of its first consumer.
+    ///
+    /// # Panics
+    /// When a ring can't be attached to.
+    pub fn attach(flow: &proto::Flow) -> (Producer, Consumer) {
+        let ring = |members: &[proto::FlowMember]| members[0].rings[0].clone();
+        let (from, to) = (ring(&flow.producers), ring(&flow.consumers));
+        let producer = pu::attach_producer(from.programs.as_ref(), &from.name, Cancel::new());
+        let consumer = pu::attach_consumer(to.programs.as_ref(), &to.name, Cancel::new());
+        (producer.unwrap_or_else(|e| panic!("{e}")), consumer.unwrap_or_else(|e| panic!("{e}")))
     }
 
     /// Deletes a flow whose rings are empty.
