@@ -364,7 +364,7 @@ impl Run<'_> {
                 self.programs.leave(flow, event.text.split('`').nth(1).unwrap_or(""), false);
             }
             EventKind::FlowFailed => self.flow_failed(flow, &event.text),
-            EventKind::MemberRemoved if !self.is_removed(flow) => {
+            EventKind::MemberRemoved if !self.is_removed(flow, &event.member) => {
                 let (member, why) = (&event.member, &event.text);
                 assert!(
                     !self.blameless,
@@ -430,9 +430,10 @@ impl Run<'_> {
         })
     }
 
-    /// Whether the operator may have taken a member out of the flow.
-    fn is_removed(&self, flow: usize) -> bool {
-        let removes = |what: &What| matches!(what, What::Remove { flow: of, .. } if *of == flow);
+    /// Whether the operator may have taken the member out of the flow.
+    fn is_removed(&self, flow: usize, member: &str) -> bool {
+        let host = member.get(1..).and_then(|host| host.parse::<usize>().ok());
+        let removes = |what: &What| matches!(what, What::Remove { flow: of, host: at } if *of == flow && Some(*at) == host);
         self.schedule.steps.iter().any(|step| removes(&step.what))
     }
 
