@@ -78,8 +78,11 @@ impl Stepper {
     /// A flow of items of `item_size` bytes, READ `max_batch` bytes at a time over path MTU `mtu`. A step takes up to
     /// `burst` packets before the next has its turn. Rings hold two batches.
     pub fn new(item_size: u32, max_batch: u32, mtu: u32, burst: usize) -> Self {
+        let flow = Flow::new(item_size, 2 * max_batch, max_batch, mtu);
+        // Machine code is measured, however long it takes to be made.
+        flow.switch.program().is_native();
         Stepper {
-            flow: Flow::new(item_size, 2 * max_batch, max_batch, mtu),
+            flow,
             stages: Stages::default(),
             links: [memory_link(LINK_DEPTH), memory_link(LINK_DEPTH)],
             frames: Vec::with_capacity(LINK_DEPTH),

@@ -188,11 +188,11 @@ impl Switch {
             table.counters.push(CounterValue::default());
             table.meters.push(Meter::default());
             table.last_hit.push(0);
-            table.hot.len() as u32 - 1
+            table.hot.len() as u32 - 2
         });
         let i = slot as usize;
         table.order += 1;
-        table.hot[i] = compiled.hot;
+        table.hot[i + 1] = compiled.hot;
         table.counters[i] = CounterValue::default();
         table.meters[i] = Meter::default();
         table.last_hit[i] = now;
@@ -223,6 +223,7 @@ impl Switch {
     pub fn table_unlock(&mut self, t: TableId, size: usize) -> Result<(), ControlError> {
         self.table_def(t)?;
         self.core.tables[t.index()].unlocked = Some(size);
+        self.core.unlocked = true;
         Ok(())
     }
 
@@ -244,7 +245,7 @@ impl Switch {
         canonical_entry(&mut entry);
         let now = self.core.now_ns;
         let table = &mut self.core.tables[t.index()];
-        let old_hot = std::mem::replace(&mut table.hot[i], compiled.hot);
+        let old_hot = std::mem::replace(&mut table.hot[i + 1], compiled.hot);
         table.last_hit[i] = now;
         let Some(cold) = &mut table.cold[i] else { return Err(ControlError::NoEntry { table: t }) };
         let old = std::mem::replace(&mut cold.entry, entry);
@@ -273,7 +274,7 @@ impl Switch {
         table.index.remove(&cold.rule);
         table.lookup.remove(&cold.rule);
         table.free.push(i as u32);
-        let hot = table.hot[i];
+        let hot = table.hot[i + 1];
         self.release_action(t, &cold.entry.action, hot, cold.args, cold.implicit);
     }
 
@@ -322,7 +323,7 @@ impl Switch {
         let compiled = self.compile_action(t, &action, false)?;
         canonical_action(&mut action);
         let table = &mut self.core.tables[t.index()];
-        let old_hot = std::mem::replace(&mut table.default, compiled.hot);
+        let old_hot = std::mem::replace(&mut table.hot[0], compiled.hot);
         let old_args = std::mem::replace(&mut table.default_args, compiled.args);
         let old_implicit = std::mem::replace(&mut table.default_implicit, compiled.implicit);
         if let Some(old) = table.default_action.replace(action) {
@@ -349,7 +350,7 @@ impl Switch {
                 let next = def.hit_miss.map_or(def.next_default, |(_, miss)| miss);
                 let table = &mut self.core.tables[t.index()];
                 let hot =
-                    std::mem::replace(&mut table.default, Hot::Call { action: NO_ACTION, next, args: 0 });
+                    std::mem::replace(&mut table.hot[0], Hot::Call { action: NO_ACTION, next, args: 0 });
                 let args = std::mem::take(&mut table.default_args);
                 let implicit = table.default_implicit.take();
                 if let Some(old) = table.default_action.take() {

@@ -11,7 +11,7 @@ use crate::info::{CounterInfo, RegisterInfo};
 use crate::meter::Meter;
 use crate::op::Pc;
 use crate::profile::Profile;
-use crate::table::{Arena, Hot, NO_ACTION, Table};
+use crate::table::{Arena, Hot, NO_ACTION, Tables};
 
 /// Why the parser ended early. A control ends so only with the packet: [`Core::condemned`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub(crate) fn counter_layout(infos: &[CounterInfo]) -> Vec<Range<usize>> {
 /// All state of a running program, and that of the packet at hand.
 pub(crate) struct Core {
     pub slots: Box<Slots>,
-    pub tables: Vec<Table>,
+    pub tables: Tables,
     pub profiles: Vec<Profile>,
     pub arena: Arena,
     /// The words of all registers, of the pipe at hand; never more or fewer.
@@ -109,6 +109,8 @@ pub(crate) struct Core {
     pub loop_limit: u32,
     /// Whether the program's native code runs, if it has any.
     pub native: bool,
+    /// Whether the entries of some table that the program gives entries may be changed.
+    pub unlocked: bool,
 
     // The packet at hand.
     pub now_ns: u64,
@@ -179,7 +181,7 @@ impl Core {
         slots[image.first_const..][..image.consts.len()].copy_from_slice(&image.consts);
         Core {
             slots,
-            tables: image.tables.iter().map(Table::new).collect(),
+            tables: Tables::new(&image.tables),
             profiles: image.info.profiles.iter().map(|_| Profile::default()).collect(),
             arena: Arena::default(),
             cells: vec![0; words],
@@ -203,6 +205,7 @@ impl Core {
             drop_port,
             loop_limit,
             native: true,
+            unlocked: false,
             now_ns: 0,
             cursor: 0,
             checksum_error: false,
@@ -263,16 +266,10 @@ impl Core {
     #[inline(always)]
     pub(crate) fn found(&mut self, image: &Image, t: usize, found: u32) -> (Pc, Pc, u32) {
         let table = &self.tables[t];
-        let hot = match (found as usize).checked_sub(1) {
-            None => table.default,
-            Some(i) => {
-                let hot = table.hot[i];
-                if !table.plain {
-                    self.note_hit(image, t, i);
-                }
-                hot
-            }
-        };
+        let hot = table.hot[found as usize];
+        if found != 0 && !table.plain {
+            self.note_hit(image, t, found as usize - 1);
+        }
         match hot {
             Hot::Call { action, next, args } => (action, next, args),
             indirect => self.indirect(image, t, indirect, found != 0),
@@ -283,7 +280,7 @@ impl Core {
     #[inline(never)]
     fn note_hit(&mut self, image: &Image, t: usize, i: usize) {
         let def = &image.tables[t];
-        let table = &mut self.tables[t];
+        let table = self.tables.hit(t);
         if def.counter
             && let Some(c) = table.counters.get_mut(i)
         {

@@ -21,7 +21,7 @@ pub(crate) fn holds(cmp: Cmp, a: u64, b: u64) -> bool {
 
 /// The low `w` bits (1 to 64), sign-extended.
 #[inline(always)]
-fn sext(v: u64, w: u8) -> u64 {
+pub(crate) fn sext(v: u64, w: u8) -> u64 {
     let s = 64 - u32::from(w);
     ((v << s) as i64 >> s) as u64
 }

@@ -1,12 +1,14 @@
 //! Machine code that moves header fields between bytes and slots.
 
 use std::mem::offset_of;
+use std::rc::Rc;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, MemFlags, Value, types};
 
 use super::NoCode;
 use super::emit::{Emitter, Fields};
+use super::fixed::Fixed;
 use super::runtime::{self, Env};
 use crate::compile::calc::Segment;
 use crate::exec::core::Entry;
@@ -120,23 +122,20 @@ impl Emitter<'_> {
         if plan.var.is_some() || plan.slots > MOST_SLOTS {
             return false;
         }
-        if self.constant(plan.base).is_some_and(|v| v != 0) {
-            return true;
+        match self.constant(plan.base) {
+            Some(0) => {
+                self.make_valid(plan);
+                return true;
+            }
+            Some(_) => return true,
+            None => {}
         }
         let is = self.get(plan.base);
         let (fresh, end) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(is, end, &[], fresh, &[]);
         self.b.switch_to_block(fresh);
         let before = self.known.clone();
-        for r in 1..plan.slots as R {
-            self.set_constant(plan.base + r, 0);
-        }
-        self.mark_valid(plan);
-        if !plan.metadata {
-            let length = self.field(types::I64, Fields::PACKET_LENGTH);
-            let length = self.b.ins().iadd_imm(length, plan.bytes as i64);
-            self.set_field(Fields::PACKET_LENGTH, length);
-        }
+        self.make_valid(plan);
         self.b.ins().jump(end, &[]);
         self.b.switch_to_block(end);
         self.known = before;
@@ -147,23 +146,48 @@ impl Emitter<'_> {
         true
     }
 
+    /// Makes a header valid that is not.
+    fn make_valid(&mut self, plan: &HeaderPlan) {
+        for r in 1..plan.slots as R {
+            self.set_constant(plan.base + r, 0);
+        }
+        self.mark_valid(plan);
+        if !plan.metadata {
+            self.add_length(plan.bytes as i64);
+        }
+    }
+
+    /// Adds to the packet's length.
+    fn add_length(&mut self, bytes: i64) {
+        let length = self.field(types::I64, Fields::PACKET_LENGTH);
+        let length = self.b.ins().iadd_imm(length, bytes);
+        self.set_field(Fields::PACKET_LENGTH, length);
+    }
+
     /// Makes a header invalid; `false` if that is left to the interpreter.
     pub(super) fn set_invalid(&mut self, h: u16) -> bool {
         let plan = &self.image.headers[h as usize];
         if plan.var.is_some() {
             return false;
         }
-        let is = self.get(plan.base);
-        let (valid, end) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(is, valid, &[], end, &[]);
-        self.b.switch_to_block(valid);
+        let end = match self.constant(plan.base) {
+            Some(0) => return true,
+            Some(_) => None,
+            None => {
+                let is = self.get(plan.base);
+                let (valid, end) = (self.b.create_block(), self.b.create_block());
+                self.b.ins().brif(is, valid, &[], end, &[]);
+                self.b.switch_to_block(valid);
+                Some(end)
+            }
+        };
         if !plan.metadata {
-            let length = self.field(types::I64, Fields::PACKET_LENGTH);
-            let length = self.b.ins().iadd_imm(length, -(plan.bytes as i64));
-            self.set_field(Fields::PACKET_LENGTH, length);
+            self.add_length(-(plan.bytes as i64));
         }
-        self.b.ins().jump(end, &[]);
-        self.b.switch_to_block(end);
+        if let Some(end) = end {
+            self.b.ins().jump(end, &[]);
+            self.b.switch_to_block(end);
+        }
         self.set_constant(plan.base, 0);
         true
     }
@@ -295,12 +319,12 @@ impl Emitter<'_> {
     }
 
     /// The function that updates checksums and adds up the bytes of all valid headers.
-    pub(super) fn before_deparsing(&mut self, budget: &mut usize) -> Result<(), NoCode> {
+    pub(super) fn before_deparsing(&mut self, fixed: &Rc<Fixed>, budget: &mut usize) -> Result<(), NoCode> {
         let image = self.image;
         for entry in [Entry::Update, Entry::Deparse] {
             let behind = self.b.create_block();
             self.behind = Some(behind);
-            self.program(image.entry(entry), budget)?;
+            self.program(image.entry(entry), &[], fixed, budget)?;
             self.b.switch_to_block(behind);
             self.known.forget_all();
         }

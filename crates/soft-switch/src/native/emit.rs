@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::mem::offset_of;
+use std::rc::Rc;
 
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{AbiParam, Block, InstBuilder, MemFlags, SigRef, Signature, Type, Value, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
+use super::fold::fold;
 use super::runtime::{self, Env, ZEROS};
 use crate::compile::operands::Writes;
 use crate::control::CounterValue;
@@ -29,6 +31,7 @@ impl Fields {
     pub(super) const PACKET_LENGTH: i32 = offset_of!(Core, packet_length) as i32;
     pub(super) const INGRESS_LENGTH: i32 = offset_of!(Core, ingress_length) as i32;
     pub(super) const BAD_INDICES: i32 = offset_of!(Core, bad_indices) as i32;
+    pub(super) const UNLOCKED: i32 = offset_of!(Core, unlocked) as i32;
     pub(super) const DROP_PORT: i32 = offset_of!(Core, drop_port) as i32;
 }
 
@@ -37,6 +40,16 @@ impl Fields {
 pub(super) enum Content {
     Constant(u64),
     Value(Value),
+}
+
+/// The arguments of the running action.
+#[derive(Clone, Debug)]
+pub(super) enum Args {
+    /// Where they lie is not known.
+    Unknown,
+    /// They lie at this address.
+    At(Value),
+    Constants(Rc<[u64]>),
 }
 
 /// The facts known at a place in code.
@@ -48,6 +61,11 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// What is known of slots.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&R, &Content)> {
+        self.slots.iter()
+    }
+
     /// A slot holds a constant. Returns what to [put back](Self::put_back) where that no longer holds.
     pub(super) fn learn(&mut self, r: R, v: u64) -> Option<Content> {
         self.slots.insert(r, Content::Constant(v))
@@ -83,8 +101,7 @@ pub(super) struct Emitter<'a> {
     pub(super) image: &'a Image,
     pub(super) b: FunctionBuilder<'a>,
     pub(super) known: Known,
-    /// Where the running action's arguments lie.
-    pub(super) args: Option<Value>,
+    pub(super) args: Args,
     core: Value,
     env: Value,
     slots: Value,
@@ -114,7 +131,7 @@ impl<'a> Emitter<'a> {
             image,
             b,
             known: Known::default(),
-            args: None,
+            args: Args::Unknown,
             core,
             env,
             slots,
@@ -262,10 +279,10 @@ impl<'a> Emitter<'a> {
         self.b.finalize();
     }
 
-    /// Where the arguments of the action lie that a table has just named; `None` for more than are worth it.
-    pub(super) fn arguments(&mut self, words: usize) -> Option<Value> {
+    /// The arguments of the action that a table has named; of more than are worth it is not known where they lie.
+    pub(super) fn arguments(&mut self, words: usize) -> Args {
         if words == 0 || words > ZEROS.len() {
-            return None;
+            return Args::Unknown;
         }
         let first = self.b.ins().uload32(MemFlags::trusted(), self.core, Fields::ARGS);
         let all = self.env(offset_of!(Env, words));
@@ -275,11 +292,30 @@ impl<'a> Emitter<'a> {
         let end = self.b.ins().iadd_imm(first, words as i64);
         let beyond = self.b.ins().icmp(IntCC::UnsignedGreaterThan, end, count);
         let zeros = self.number(ZEROS.as_ptr() as u64);
-        Some(self.b.ins().select(beyond, zeros, here))
+        Args::At(self.b.ins().select(beyond, zeros, here))
     }
 
-    fn argument(&mut self, args: Value, i: u16) -> Value {
-        self.b.ins().load(types::I64, MemFlags::trusted(), args, i32::from(i) * 8)
+    /// Puts an argument into a slot; `false` if it is not known where it lies.
+    fn put_argument(&mut self, d: R, i: u16, m: Option<R>) -> bool {
+        let v = match &self.args {
+            Args::Unknown => return false,
+            Args::At(args) => self.b.ins().load(types::I64, MemFlags::trusted(), *args, i32::from(i) * 8),
+            Args::Constants(words) => {
+                let v = words.get(i as usize).copied().unwrap_or(0);
+                match m.map_or(Some(u64::MAX), |m| self.constant(m)) {
+                    Some(m) => {
+                        self.set_constant(d, v & m);
+                        return true;
+                    }
+                    None => self.number(v),
+                }
+            }
+        };
+        match m {
+            Some(m) => self.put(d, v, m),
+            None => self.set(d, v),
+        }
+        true
     }
 
     /// A value ANDed with a slot that holds a mask.
@@ -345,6 +381,9 @@ impl<'a> Emitter<'a> {
 
     /// An instruction that goes on to the next one.
     pub(super) fn op(&mut self, pc: Pc, op: Op) {
+        if let Some((d, v)) = fold(op, |r| self.constant(r)) {
+            return self.set_constant(d, v);
+        }
         match op {
             Op::Copy { d, a } => self.copy(d, a),
             Op::Copies { first, n } => {
@@ -356,18 +395,12 @@ impl<'a> Emitter<'a> {
                 let v = self.get(a);
                 self.put(d, v, m);
             }
-            Op::Args { first, n } if self.args.is_some() => {
-                let Some(args) = self.args else { return };
+            Op::Args { first, n } if !matches!(self.args, Args::Unknown) => {
                 for &(d, i) in &self.image.pairs[first as usize..][..n as usize] {
-                    let v = self.argument(args, i);
-                    self.set(d, v);
+                    self.put_argument(d, i, None);
                 }
             }
-            Op::Arg { d, i, m } if self.args.is_some() => {
-                let Some(args) = self.args else { return };
-                let v = self.argument(args, i);
-                self.put(d, v, m);
-            }
+            Op::Arg { d, i, m } if self.put_argument(d, i, Some(m)) => {}
             Op::Add { d, a, b, m } => {
                 let v = match self.constant(b) {
                     Some(k) => {

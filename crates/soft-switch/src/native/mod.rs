@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ops ── flow (graph, a copy of each action per table) ── emit, bytes (one op, headers) ──► cranelift ──► functions
-//!                                                                                               │
+//!           │ facts (copies of what decides), fixed (tables that never change), fold            │
 //!  `Native::run(entry, core, ..)` ◄──────────── runtime (what the functions call back) ◄────────┘
 //! ```
 //!
@@ -12,10 +12,15 @@
 
 mod bytes;
 mod emit;
+mod facts;
+mod fixed;
 mod flow;
+mod fold;
 mod runtime;
 #[cfg(test)]
 mod tests;
+
+use std::rc::Rc;
 
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{AbiParam, Signature, types};
@@ -29,6 +34,7 @@ use crate::exec::core::{Core, Entry, Stop};
 use crate::image::Image;
 use crate::op::Op;
 use emit::Emitter;
+use fixed::Fixed;
 use runtime::Env;
 use zsr_wire::frame::Frame;
 
@@ -91,15 +97,17 @@ impl Native {
         let mut module = Code(Some(JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()))));
         let Some(m) = &mut module.0 else { return Err(NoCode) };
         let mut maker = Maker { image, module: m, context: FunctionBuilderContext::new(), budget: MAX_OPS };
+        let fixed = Rc::new(Fixed::new(image));
         let mut ids = Vec::new();
         for entry in Entry::PACKET {
             let start = image.entry(entry);
+            let zeros = facts::zeros(image, entry)?;
             ids.push(match image.code.get(start as usize) {
                 Some(Op::End) => None,
-                _ => Some(maker.function(2, |e, budget| e.program(start, budget))?),
+                _ => Some(maker.function(2, |e, budget| e.program(start, &zeros, &fixed, budget))?),
             });
         }
-        let size = maker.function(2, |e, budget| e.before_deparsing(budget))?;
+        let size = maker.function(2, |e, budget| e.before_deparsing(&fixed, budget))?;
         let write = maker.function(3, |e, _| e.headers_write())?;
         m.finalize_definitions()?;
         let address = |id: FuncId| m.get_finalized_function(id);

@@ -5,6 +5,8 @@
 //! - slots, by numbers below 65536, of which there are 65536;
 //! - register and counter cells, after comparing the index with the size that they were allocated with;
 //! - argument words, up to `words`;
+//! - of tables with a direct index, the index, by a key of as many bits as it was allocated for, and the actions of the
+//!   entries that are in it;
 //! - bytes of the frame, up to `len`;
 //! - the scratch buffer, up to the calculation's `max_bytes`, for which it was allocated.
 //!
@@ -13,6 +15,7 @@
 use crate::control::CounterValue;
 use crate::exec::core::{Core, Stop};
 use crate::image::Image;
+use crate::table::Place;
 
 /// The program, the frame and where the state's vectors lie, for the length of one call.
 #[repr(C)]
@@ -26,6 +29,7 @@ pub(crate) struct Env {
     pub words: *const u64,
     pub word_count: usize,
     pub scratch: *mut u8,
+    pub places: *const Place,
 }
 
 impl Env {
@@ -40,6 +44,7 @@ impl Env {
             words: core.arena.words.as_ptr(),
             word_count: core.arena.words.len(),
             scratch: core.scratch.as_mut_ptr(),
+            places: core.tables.places(),
         }
     }
 

@@ -154,7 +154,7 @@ impl Switch {
         self.core.now_ns = old.core.now_ns;
         self.changes = old.changes;
         self.stir();
-        for table in &mut self.core.tables {
+        for table in self.core.tables.iter_mut() {
             table.last_hit.fill(old.core.now_ns);
         }
         self.refresh_groups();

@@ -16,6 +16,8 @@ pub(crate) struct Part {
     pub word: u8,
     pub shift: u8,
     pub mask: u64,
+    /// Whether the key has all of the slot, and not only what a static mask leaves of it.
+    pub whole: bool,
 }
 
 /// How a table's key is gathered. Fields of up to 64 bits share words and never straddle two.
@@ -41,12 +43,13 @@ impl KeyPlan {
                 self.words += 1;
                 self.bits = 0;
             }
-            let mut mask = u64::MAX >> (64 - width);
+            let all = u64::MAX >> (64 - width);
+            let mut mask = all;
             if let Some(s) = statics {
                 mask &= s.get(l).copied().unwrap_or(0);
             }
             let (word, shift) = ((self.words - 1) as u8, self.bits as u8);
-            self.parts.push(Part { slot: slot + l as R, word, shift, mask });
+            self.parts.push(Part { slot: slot + l as R, word, shift, mask, whole: mask == all });
             self.bits += width;
         }
         self.fields.push((first, limbs));

@@ -10,6 +10,11 @@ const SCAN_LIMIT: usize = 12;
 /// Exact keys of up to so many bits are an array index.
 const DIRECT_BITS: u32 = 16;
 
+/// Whether a table with such a key has a direct index.
+pub(crate) fn is_direct(plan: &KeyPlan) -> bool {
+    plan.words == 1 && plan.bits <= DIRECT_BITS && plan.infos.iter().all(|k| k.kind == MatchKind::Exact)
+}
+
 /// Rules with one mask, and the best priority among them.
 #[derive(Clone, Debug)]
 struct Group {
@@ -64,7 +69,7 @@ impl Lookup {
         let exact = plan.infos.iter().all(|k| k.kind == MatchKind::Exact);
         match plan.words {
             0 => Lookup::None,
-            1 if exact && plan.bits <= DIRECT_BITS => Lookup::Direct(vec![0; 1 << plan.bits]),
+            1 if is_direct(plan) => Lookup::Direct(vec![0; 1 << plan.bits]),
             1 if exact => Lookup::Hash1(FlatMap::new(1, size.min(1024))),
             words if exact => Lookup::Hash(FlatMap::new(words, size.min(1024))),
             _ => {

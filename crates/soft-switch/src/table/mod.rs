@@ -15,8 +15,10 @@ use lookup::Lookup;
 /// No action: a table without default entry does nothing on a miss.
 pub(crate) const NO_ACTION: Pc = Pc::MAX;
 
-/// The action of an entry, as the packet path needs it.
+/// The action of an entry, as the packet path needs it. Machine code reads the numbers of a `Call` where
+/// [`Hot::ACTION`] and so on say: behind a tag of 32 bits, in their order.
 #[derive(Clone, Copy, Debug)]
+#[repr(u32)]
 pub(crate) enum Hot {
     /// Code of the action, of the next node, and the first argument word.
     Call { action: Pc, next: Pc, args: u32 },
@@ -24,6 +26,12 @@ pub(crate) enum Hot {
     Member(u32),
     /// Number of a group of the table's profile.
     Group(u32),
+}
+
+impl Hot {
+    pub(crate) const ACTION: i32 = 4;
+    pub(crate) const NEXT: i32 = 8;
+    pub(crate) const ARGS: i32 = 12;
 }
 
 /// The properties of a table that are fixed at load.
@@ -67,11 +75,11 @@ pub(crate) struct Table {
     /// A hit changes no counter, no meter and no time.
     pub plain: bool,
     pub lookup: Lookup,
+    /// What a miss does, and behind that what each entry does.
     pub hot: Vec<Hot>,
     pub cold: Vec<Option<Cold>>,
     pub free: Vec<u32>,
     pub index: HashMap<Rule, u32>,
-    pub default: Hot,
     pub default_action: Option<EntryAction>,
     pub default_args: usize,
     pub default_implicit: Option<u32>,
@@ -90,11 +98,10 @@ impl Table {
         Table {
             plain: !def.counter && !def.idle && def.meter.is_none(),
             lookup: Lookup::new(&def.key, def.size),
-            hot: Vec::new(),
+            hot: vec![Hot::Call { action: NO_ACTION, next, args: 0 }],
             cold: Vec::new(),
             free: Vec::new(),
             index: HashMap::new(),
-            default: Hot::Call { action: NO_ACTION, next, args: 0 },
             default_action: None,
             default_args: 0,
             default_implicit: None,
@@ -104,6 +111,88 @@ impl Table {
             order: 0,
             unlocked: None,
         }
+    }
+}
+
+/// The tables of a running program.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    list: Vec<Table>,
+    places: Vec<Place>,
+    /// Whether a table may have changed since `places` was written.
+    changed: bool,
+}
+
+/// Where machine code finds what a table with a direct index holds; 0 for other tables.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Place {
+    /// Address of the number of an entry plus 1, by key.
+    pub direct: usize,
+    /// Address of [`Table::hot`].
+    pub hot: usize,
+}
+
+impl Tables {
+    pub(crate) fn new(defs: &[TableDef]) -> Tables {
+        Tables { list: defs.iter().map(Table::new).collect(), places: Vec::new(), changed: true }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Table> {
+        self.list.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Table> {
+        self.changed = true;
+        self.list.iter_mut()
+    }
+
+    /// A table whose entry was hit: its counters, meters and times may change, but no entry.
+    #[inline]
+    pub(crate) fn hit(&mut self, t: usize) -> &mut Table {
+        &mut self.list[t]
+    }
+
+    /// Where the tables lie, until one of them changes.
+    #[inline]
+    pub(crate) fn places(&mut self) -> *const Place {
+        if self.changed {
+            self.find_places();
+        }
+        self.places.as_ptr()
+    }
+
+    #[cold]
+    fn find_places(&mut self) {
+        let place = |table: &Table| match &table.lookup {
+            Lookup::Direct(list) => {
+                Place { direct: list.as_ptr() as usize, hot: table.hot.as_ptr() as usize }
+            }
+            _ => Place::default(),
+        };
+        self.places.clear();
+        self.places.extend(self.list.iter().map(place));
+        self.changed = false;
+    }
+}
+
+impl std::ops::Index<usize> for Tables {
+    type Output = Table;
+    #[inline]
+    fn index(&self, t: usize) -> &Table {
+        &self.list[t]
+    }
+}
+
+impl std::ops::IndexMut<usize> for Tables {
+    fn index_mut(&mut self, t: usize) -> &mut Table {
+        self.changed = true;
+        &mut self.list[t]
     }
 }
 
