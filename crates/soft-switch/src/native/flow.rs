@@ -3,23 +3,21 @@
 //! several ways is compiled once for each set of facts that matters there (`facts`).
 
 use std::collections::HashMap;
-use std::mem::offset_of;
 use std::rc::Rc;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, types};
 use cranelift_frontend::Switch;
 
 use super::NoCode;
 use super::emit::{Args, Content, Emitter, Fields, Known};
 use super::facts::Deciding;
 use super::fixed::{self, Fixed, FixedTable};
-use super::runtime::{self, Env};
+use super::runtime;
 use crate::image::Image;
 use crate::op::{Cmp, Op, Pc, R};
-use crate::table::key::KeyPlan;
-use crate::table::lookup::is_direct;
-use crate::table::{Hot, NO_ACTION, Place};
+use crate::table::NO_ACTION;
+use crate::table::lookup::is_exact;
 
 /// So often a place is compiled for facts of its own; once more for all others.
 const MOST_COPIES: usize = 48;
@@ -520,10 +518,11 @@ impl Emitter<'_> {
     fn apply(&mut self, blocks: &mut Blocks, t: usize) {
         let def = &self.image.tables[t];
         let is_plain = !def.counter && !def.idle && def.meter.is_none() && def.profile.is_none();
-        let action = if is_plain && is_direct(&def.key) {
-            self.find_direct(t, matches!(blocks.graph.next(t, None), Next::HitOrMiss(..)))
+        let asks_next = matches!(blocks.graph.next(t, None), Next::HitOrMiss(..));
+        let action = if is_plain && matches!(def.key.words, 1 | 2) && is_exact(&def.key) {
+            self.find_here(t, asks_next)
         } else {
-            self.find(blocks, t)
+            self.find(t, asks_next)
         };
         let mut switch = Switch::new();
         for a in &self.image.info.tables[t].actions {
@@ -546,71 +545,6 @@ impl Emitter<'_> {
             let block = self.block(blocks, next);
             self.b.ins().jump(block, &[]);
         }
-    }
-
-    /// The action's code that a table with a direct index says, without a call.
-    fn find_direct(&mut self, t: usize, asks_next: bool) -> Value {
-        let key = self.key_word(&self.image.tables[t].key, 0);
-        let places = self.env(offset_of!(Env, places));
-        let at = |field: usize| (t * size_of::<Place>() + field) as i32;
-        let direct =
-            self.b.ins().load(types::I64, MemFlags::trusted(), places, at(offset_of!(Place, direct)));
-        let hot = self.b.ins().load(types::I64, MemFlags::trusted(), places, at(offset_of!(Place, hot)));
-        let offset = self.b.ins().ishl_imm(key, 2);
-        let place = self.b.ins().iadd(direct, offset);
-        let entry = self.b.ins().uload32(MemFlags::trusted(), place, 0);
-        const { assert!(size_of::<Hot>() == 16) };
-        let offset = self.b.ins().ishl_imm(entry, 4);
-        let hot = self.b.ins().iadd(hot, offset);
-        let args = self.b.ins().load(types::I32, MemFlags::trusted(), hot, Hot::ARGS);
-        self.set_field(Fields::ARGS, args);
-        if asks_next {
-            let next = self.b.ins().load(types::I32, MemFlags::trusted(), hot, Hot::NEXT);
-            self.set_field(Fields::NEXT, next);
-        }
-        self.b.ins().load(types::I32, MemFlags::trusted(), hot, Hot::ACTION)
-    }
-
-    /// The action's code that a table says.
-    fn find(&mut self, blocks: &Blocks, t: usize) -> Value {
-        let def = &self.image.tables[t];
-        let number = self.number(t as u64);
-        let found = match def.key.words {
-            0 => self.call(runtime::apply_0 as *const (), &[number]),
-            1 => {
-                let key = self.key_word(&def.key, 0);
-                self.call(runtime::apply_1 as *const (), &[number, key])
-            }
-            2 => {
-                let key = [0, 1].map(|w| self.key_word(&def.key, w));
-                self.call(runtime::apply_2 as *const (), &[number, key[0], key[1]])
-            }
-            _ => self.call(runtime::apply as *const (), &[number]),
-        };
-        if let Some((target, _)) = def.meter {
-            self.known.forget(target, 1);
-        }
-        if matches!(blocks.graph.next(t, None), Next::HitOrMiss(..)) {
-            let next = self.b.ins().ushr_imm(found, 32);
-            let next = self.b.ins().ireduce(types::I32, next);
-            self.set_field(Fields::NEXT, next);
-        }
-        self.b.ins().ireduce(types::I32, found)
-    }
-
-    /// A word of a table's key.
-    fn key_word(&mut self, plan: &KeyPlan, word: u8) -> Value {
-        let mut key = None;
-        for p in plan.parts.iter().filter(|p| p.word == word) {
-            let v = self.get(p.slot);
-            let v = self.b.ins().band_imm(v, p.mask as i64);
-            let v = if p.shift > 0 { self.b.ins().ishl_imm(v, i64::from(p.shift)) } else { v };
-            key = Some(match key {
-                Some(k) => self.b.ins().bor(k, v),
-                None => v,
-            });
-        }
-        key.unwrap_or_else(|| self.number(0))
     }
 
     /// The end of an action.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ops ── flow (graph, a copy of each action per table) ── emit, bytes (one op, headers) ──► cranelift ──► functions
-//!           │ facts (copies of what decides), fixed (tables that never change), fold            │
+//!           │ facts (copies of what decides), fixed (tables that never change), find, fold      │
 //!  `Native::run(entry, core, ..)` ◄──────────── runtime (what the functions call back) ◄────────┘
 //! ```
 //!
@@ -13,6 +13,7 @@
 mod bytes;
 mod emit;
 mod facts;
+mod find;
 mod fixed;
 mod flow;
 mod fold;

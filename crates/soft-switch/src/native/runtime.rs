@@ -7,6 +7,8 @@
 //! - argument words, up to `words`;
 //! - of tables with a direct index, the index, by a key of as many bits as it was allocated for, and the actions of the
 //!   entries that are in it;
+//! - of tables with a hash of one or two words, keys and numbers up to the last place, and likewise the actions; a free
+//!   place ends the search, and half of all places are free;
 //! - bytes of the frame, up to `len`;
 //! - the scratch buffer, up to the calculation's `max_bytes`, for which it was allocated.
 //!

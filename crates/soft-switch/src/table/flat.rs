@@ -1,6 +1,9 @@
 //! An open-addressing hash map from keys of a fixed number of words to non-zero numbers.
 
-const C: u64 = 0x9e37_79b9_7f4a_7c15;
+/// What a word of a key is multiplied with.
+pub(crate) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// By how many bits the hash is rotated before the next word comes in.
+pub(crate) const ROTATION: u32 = 23;
 
 /// Linear probing, at most half full.
 #[derive(Clone, Debug)]
@@ -27,11 +30,16 @@ impl FlatMap {
 
     #[inline]
     fn bucket(&self, key: &[u64]) -> usize {
-        let mut h = key[0].wrapping_mul(C);
+        let mut h = key[0].wrapping_mul(FACTOR);
         for &w in &key[1..] {
-            h = (h.rotate_left(23) ^ w).wrapping_mul(C);
+            h = (h.rotate_left(ROTATION) ^ w).wrapping_mul(FACTOR);
         }
         (h >> self.shift) as usize
+    }
+
+    /// The words of all keys, the numbers, by how much a hash is shifted to be a place among them, and the last place.
+    pub(crate) fn parts(&self) -> (&[u64], &[u32], u32, usize) {
+        (&self.keys, &self.values, self.shift, self.values.len() - 1)
     }
 
     /// The value of a key, 0 if there is none.
@@ -52,7 +60,7 @@ impl FlatMap {
     /// [`get`](Self::get) for keys of one word.
     #[inline]
     pub(crate) fn get1(&self, key: u64) -> u32 {
-        let mut i = (key.wrapping_mul(C) >> self.shift) as usize;
+        let mut i = (key.wrapping_mul(FACTOR) >> self.shift) as usize;
         let last = self.values.len() - 1;
         loop {
             let v = self.values[i];

@@ -10,9 +10,14 @@ const SCAN_LIMIT: usize = 12;
 /// Exact keys of up to so many bits are an array index.
 const DIRECT_BITS: u32 = 16;
 
+/// Whether all fields of a key are matched exactly.
+pub(crate) fn is_exact(plan: &KeyPlan) -> bool {
+    plan.infos.iter().all(|k| k.kind == MatchKind::Exact)
+}
+
 /// Whether a table with such a key has a direct index.
 pub(crate) fn is_direct(plan: &KeyPlan) -> bool {
-    plan.words == 1 && plan.bits <= DIRECT_BITS && plan.infos.iter().all(|k| k.kind == MatchKind::Exact)
+    plan.words == 1 && plan.bits <= DIRECT_BITS && is_exact(plan)
 }
 
 /// Rules with one mask, and the best priority among them.
@@ -66,7 +71,7 @@ pub(crate) enum Lookup {
 
 impl Lookup {
     pub(crate) fn new(plan: &KeyPlan, size: usize) -> Lookup {
-        let exact = plan.infos.iter().all(|k| k.kind == MatchKind::Exact);
+        let exact = is_exact(plan);
         match plan.words {
             0 => Lookup::None,
             1 if is_direct(plan) => Lookup::Direct(vec![0; 1 << plan.bits]),

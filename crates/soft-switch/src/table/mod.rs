@@ -123,14 +123,19 @@ pub(crate) struct Tables {
     changed: bool,
 }
 
-/// Where machine code finds what a table with a direct index holds; 0 for other tables.
+/// Where machine code finds what a table holds that has a direct index, or a hash of one or two words; 0 for other
+/// tables.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Place {
-    /// Address of the number of an entry plus 1, by key.
-    pub direct: usize,
+    /// Address of the numbers of entries plus 1: by key, or by the hash's place.
+    pub numbers: usize,
     /// Address of [`Table::hot`].
     pub hot: usize,
+    /// Of a hash, see [`FlatMap::parts`](flat::FlatMap::parts): address of the keys, shift, last place.
+    pub keys: usize,
+    pub shift: u64,
+    pub last: usize,
 }
 
 impl Tables {
@@ -169,11 +174,17 @@ impl Tables {
 
     #[cold]
     fn find_places(&mut self) {
-        let place = |table: &Table| match &table.lookup {
-            Lookup::Direct(list) => {
-                Place { direct: list.as_ptr() as usize, hot: table.hot.as_ptr() as usize }
+        let place = |table: &Table| {
+            let hot = table.hot.as_ptr() as usize;
+            match &table.lookup {
+                Lookup::Direct(list) => Place { numbers: list.as_ptr() as usize, hot, ..Place::default() },
+                Lookup::Hash1(map) | Lookup::Hash(map) => {
+                    let (keys, numbers, shift, last) = map.parts();
+                    let (keys, numbers) = (keys.as_ptr() as usize, numbers.as_ptr() as usize);
+                    Place { numbers, hot, keys, shift: shift.into(), last }
+                }
+                Lookup::None | Lookup::Rules(_) => Place::default(),
             }
-            _ => Place::default(),
         };
         self.places.clear();
         self.places.extend(self.list.iter().map(place));
