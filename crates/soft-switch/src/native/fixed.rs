@@ -69,7 +69,7 @@ impl FixedTable {
         sure
     }
 
-    /// A part of the key that is not known, and that all of these rules want exactly.
+    /// A part of the key that is a whole slot, is not known, and that all of these rules want exactly.
     pub(super) fn exact_part(
         &self,
         plan: &KeyPlan,
@@ -79,7 +79,7 @@ impl FixedTable {
         let exact = |part: &crate::table::key::Part| {
             let whole =
                 |c: &usize| in_part(&self.rules[*c].0, part.word, part.shift, part.mask).1 == part.mask;
-            part.mask != 0 && known(part.slot).is_none() && rules.iter().all(whole)
+            part.whole && known(part.slot).is_none() && rules.iter().all(whole)
         };
         plan.parts.iter().position(exact)
     }
@@ -148,4 +148,40 @@ fn table(image: &Image, t: usize) -> Option<FixedTable> {
         None => None,
     };
     Some(FixedTable { rules, default })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::MatchField;
+    use crate::info::{KeyInfo, MatchKind};
+
+    #[test]
+    fn rules_by_what_is_known_of_a_key() {
+        let info = |width| KeyInfo { name: String::new(), width, kind: MatchKind::Ternary };
+        let mut plan = KeyPlan::default();
+        plan.push(info(8), 1, None);
+        // Of this field the key has only the lower four bits.
+        plan.push(info(8), 2, Some(&[0x0f]));
+        let exact = |v| MatchField::Ternary { value: vec![v], mask: vec![0xff] };
+        let rule = |a, b, priority| plan.rule(&[a, b], priority).unwrap();
+        let rules = [
+            rule(exact(5), exact(3), 3),
+            rule(exact(5), MatchField::Optional(None), 2),
+            rule(exact(6), exact(3), 1),
+        ];
+        let call = || Call { action: 0, words: [].into() };
+        let table = FixedTable { rules: rules.map(|rule| (rule, call())).into(), default: None };
+        let all = [0, 1, 2];
+        let nothing = |_| None;
+        assert_eq!(table.possible(&plan, &all, nothing), (vec![0, 1, 2], false));
+        assert_eq!(table.exact_part(&plan, &all, nothing), Some(0));
+        let first = |r| (r == 1).then_some(5);
+        assert_eq!(table.possible(&plan, &all, first), (vec![0, 1], true));
+        // The second field is no whole slot: a value of the slot would say more than the rule does.
+        assert_eq!(table.exact_part(&plan, &[0], first), None);
+        let both = |r| Some(if r == 1 { 5 } else { 0xf3 });
+        assert_eq!(table.possible(&plan, &all, both), (vec![0], true));
+        assert_eq!(table.possible(&plan, &all, |_| Some(9)), (vec![], false));
+    }
 }

@@ -449,10 +449,7 @@ impl Emitter<'_> {
             for ((value, rules), block) in by_value.iter().zip(blocks_of) {
                 self.b.switch_to_block(block);
                 self.known = known.clone();
-                // The rest of a field that is matched in part is not known.
-                if part.whole {
-                    self.known.learn(part.slot, *value);
-                }
+                self.known.learn(part.slot, *value);
                 self.decide(blocks, t, table, rules);
             }
             self.b.switch_to_block(other);
