@@ -86,8 +86,7 @@ impl Switch {
             };
             let words = self.action_words(call, &info.actions)?;
             let def = &self.program.image.tables[t.index()];
-            let by_action = def.next[call.action.index()].unwrap_or(def.next_default);
-            let next = def.hit_miss.map_or(by_action, |(h, m)| if hit { h } else { m });
+            let next = def.behind(Some(call.action.index()), hit);
             let args = self.core.arena.put(&words);
             let start = self.program.image.actions[call.action.index()].start;
             return Ok(Compiled {
@@ -101,8 +100,7 @@ impl Switch {
             EntryAction::Call(call) if !hit => {
                 let words = self.action_words(call, &info.actions)?;
                 let def = &self.program.image.tables[t.index()];
-                let by_action = def.next[call.action.index()].unwrap_or(def.next_default);
-                let next = def.hit_miss.map_or(by_action, |(_, m)| m);
+                let next = def.behind(Some(call.action.index()), false);
                 let args = self.core.arena.put(&words);
                 let action = self.program.image.actions[call.action.index()].start;
                 return Ok(Compiled {
@@ -347,7 +345,7 @@ impl Switch {
         match def.default.clone() {
             Some(d) => self.put_default(t, d),
             None => {
-                let next = def.hit_miss.map_or(def.next_default, |(_, miss)| miss);
+                let next = def.behind(None, false);
                 let table = &mut self.core.tables[t.index()];
                 let hot =
                     std::mem::replace(&mut table.hot[0], Hot::Call { action: NO_ACTION, next, args: 0 });
@@ -449,7 +447,8 @@ impl Switch {
             if !self.program.image.tables[t].idle {
                 continue;
             }
-            let table = &mut self.core.tables[t];
+            // No entry changes.
+            let table = self.core.tables.hit(t);
             let mut idle = Vec::new();
             for (cold, last) in table.cold.iter_mut().zip(&table.last_hit) {
                 let Some(c) = cold else { continue };

@@ -304,7 +304,7 @@ impl Core {
     #[inline(never)]
     fn indirect(&mut self, image: &Image, t: usize, hot: Hot, hit: bool) -> (Pc, Pc, u32) {
         let def = &image.tables[t];
-        let nothing = def.hit_miss.map_or(def.next_default, |(h, m)| if hit { h } else { m });
+        let nothing = def.behind(None, hit);
         let Some(p) = def.profile else { return (NO_ACTION, nothing, 0) };
         let member = match hot {
             Hot::Member(m) => Some(m),
@@ -318,9 +318,7 @@ impl Core {
             // An empty group does nothing, like PSA's `psa_empty_group_action` where the program sets none.
             return (NO_ACTION, nothing, 0);
         };
-        let by_action = || def.next.get(m.action).copied().flatten().unwrap_or(def.next_default);
-        let next = def.hit_miss.map_or_else(by_action, |(h, miss)| if hit { h } else { miss });
-        (image.actions[m.action].start, next, m.args)
+        (image.actions[m.action].start, def.behind(Some(m.action), hit), m.args)
     }
 
     /// Runs a calculation over the fields as they are, and the payload.

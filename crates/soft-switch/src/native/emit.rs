@@ -47,7 +47,7 @@ pub(super) enum Content {
 pub(super) enum Args {
     /// Where they lie is not known.
     Unknown,
-    /// They lie at this address.
+    /// The address of the arguments.
     At(Value),
     Constants(Rc<[u64]>),
 }
@@ -61,7 +61,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What is known of slots.
+    /// The slots of which something is known, and what it is.
     pub(super) fn slots(&self) -> impl Iterator<Item = (&R, &Content)> {
         self.slots.iter()
     }

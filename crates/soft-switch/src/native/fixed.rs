@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::control::EntryAction;
 use crate::image::Image;
-use crate::op::{Pc, R};
+use crate::op::R;
 use crate::table::key::{KeyPlan, Rule, to_limbs};
 
 /// A table with more entries is looked up when it is applied.
@@ -105,18 +105,10 @@ impl Fixed {
     }
 }
 
-/// Where control goes behind table `t` after this.
-pub(super) fn next(image: &Image, t: usize, action: Option<usize>, hit: bool) -> Pc {
-    let def = &image.tables[t];
-    let by_action = action.and_then(|action| def.next[action]).unwrap_or(def.next_default);
-    def.hit_miss.map_or(by_action, |(on_hit, on_miss)| if hit { on_hit } else { on_miss })
-}
-
 fn table(image: &Image, t: usize) -> Option<FixedTable> {
     let (def, info) = (&image.tables[t], &image.info.tables[t]);
     let is_fixed = info.const_entries && info.const_default && def.profile.is_none();
-    let is_plain = !def.counter && !def.idle && def.meter.is_none() && def.key.words > 0;
-    if !is_fixed || !is_plain || def.entries.len() > def.size.min(MOST_RULES) {
+    if !is_fixed || !def.is_plain() || def.key.words == 0 || def.entries.len() > def.size.min(MOST_RULES) {
         return None;
     }
     let call = |action: &EntryAction| {

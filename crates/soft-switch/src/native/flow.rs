@@ -77,7 +77,7 @@ impl<'a> Graph<'a> {
         Ok(g)
     }
 
-    /// All places.
+    /// All places of the graph.
     pub(super) fn places(&self) -> Vec<At> {
         self.ways.keys().copied().collect()
     }
@@ -159,10 +159,10 @@ struct Blocks<'a> {
     fixed: Rc<Fixed>,
     /// Blocks of places with several ways in.
     shared: HashMap<Copy, Block>,
+    /// How many copies each of these places has.
+    copies: HashMap<At, usize>,
     /// Blocks of tables that are asked, though they were fixed.
     plain_blocks: HashMap<At, Block>,
-    /// How many copies each of them has.
-    copies: HashMap<At, usize>,
     /// Instructions so far.
     ops: usize,
     /// Whether what is compiled now is for all packets, and so is all behind it.
@@ -495,7 +495,7 @@ impl Emitter<'_> {
     fn decided(&mut self, blocks: &mut Blocks, t: usize, call: Option<&fixed::Call>, hit: bool) {
         let action = call.map(|call| call.action);
         if matches!(blocks.graph.next(t, None), Next::HitOrMiss(..)) {
-            let next = fixed::next(self.image, t, action, hit);
+            let next = self.image.tables[t].behind(action, hit);
             let next = self.b.ins().iconst(types::I32, i64::from(next));
             self.set_field(Fields::NEXT, next);
         }
@@ -514,7 +514,7 @@ impl Emitter<'_> {
     /// Applies a table and goes on in the action that it says.
     fn apply(&mut self, blocks: &mut Blocks, t: usize) {
         let def = &self.image.tables[t];
-        let is_plain = !def.counter && !def.idle && def.meter.is_none() && def.profile.is_none();
+        let is_plain = def.is_plain() && def.profile.is_none();
         let asks_next = matches!(blocks.graph.next(t, None), Next::HitOrMiss(..));
         let action = if is_plain && matches!(def.key.words, 1 | 2) && is_exact(&def.key) {
             self.find_here(t, asks_next)

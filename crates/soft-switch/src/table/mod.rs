@@ -55,6 +55,20 @@ pub(crate) struct TableDef {
     pub default: Option<EntryAction>,
 }
 
+impl TableDef {
+    /// Whether a hit changes no counter, no meter and no time.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.counter && !self.idle && self.meter.is_none()
+    }
+
+    /// The node behind the table: after this action (`None`: after none), by a hit or a miss.
+    pub(crate) fn behind(&self, action: Option<usize>, hit: bool) -> Pc {
+        let by_action =
+            || action.and_then(|a| self.next.get(a).copied().flatten()).unwrap_or(self.next_default);
+        self.hit_miss.map_or_else(by_action, |(on_hit, on_miss)| if hit { on_hit } else { on_miss })
+    }
+}
+
 /// The control plane's view of an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Cold {
@@ -94,9 +108,9 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(def: &TableDef) -> Table {
-        let next = def.hit_miss.map_or(def.next_default, |(_, miss)| miss);
+        let next = def.behind(None, false);
         Table {
-            plain: !def.counter && !def.idle && def.meter.is_none(),
+            plain: def.is_plain(),
             lookup: Lookup::new(&def.key, def.size),
             hot: vec![Hot::Call { action: NO_ACTION, next, args: 0 }],
             cold: Vec::new(),
