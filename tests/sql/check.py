@@ -72,10 +72,10 @@ class Sql:
         return list(csv.reader(lines[1:-2]))
 
     def is_under_way(self, query):
-        """Asks, and waits until the query's first flow has been filled."""
+        """Asks, and waits until the query fills or reads a flow that no query before it had."""
         last = max((event["number"] for event in self.system.json("events")), default=0)
         self.ask(query)
-        self.system.event(kind="program-left", after=last)
+        self.system.event(kind="program-attached", after=last)
         if not self.system.json("flow", "list"):
             raise Failed("the query has no flow")
 
@@ -100,6 +100,13 @@ class Sql:
         if not all(lines):
             raise Failed(f"only {lines} came: {self.program.stderr.read()}")
         return lines
+
+    def flows(self):
+        """Names of the flows that there are: all are kept for the next query of this program."""
+        names = {flow["name"] for flow in self.system.json("flow", "list")}
+        if strangers := [name for name in names if not name.startswith(f"sql{self.program.pid}-")]:
+            raise Failed(f"left behind: {strangers}")
+        return names
 
     def works(self):
         self.ask(SHORT)
@@ -147,6 +154,27 @@ def answers(system):
     return f"{rows} rows as DuckDB has them, {seconds:.1f} s with making the tables, {memory} MiB"
 
 
+def flows_are_kept(system):
+    """A query that is asked again uses the flows that it had, and has the same rows."""
+    sql = Sql(system)
+    query = "select l_suppkey, count(*) from lineitem group by l_suppkey order by l_suppkey"
+    rows, flows = sql.rows(query), sql.flows()
+    # h1 and h2 to each other, and each to the head.
+    if len(flows) != 4:
+        raise Failed(f"one shuffle and one coalesce left {flows}")
+    for _ in range(20):
+        if sql.rows(query) != rows:
+            raise Failed("a query that was asked again has other rows")
+    if sql.flows() != flows:
+        raise Failed(f"flows were {flows}, and are {sql.flows()} after the same query")
+    # Somebody deletes one.
+    system.run("flow", "delete", "--force", min(flows))
+    if sql.rows(query) != rows:
+        raise Failed("a query has other rows after a flow was deleted")
+    sql.end(0)
+    nothing_is_left(system)
+
+
 def explained(system):
     said = system.run("sql", str(TOPOLOGY), "explain select l_suppkey, count(*) from lineitem group by l_suppkey")
     for line in ("  shuffle of stage 1: h1 -> h2, h2 -> h1", "  coalesce of stage 2: h1 -> head, h2 -> head"):
@@ -167,10 +195,11 @@ def fails(system):
     sql.ask("select s_nationkey, max(repeat(s_comment, 3000)) from supplier group by s_nationkey")
     sql.ask("select * from nowhere")
     sql.works()
-    nothing_is_left(system)
+    sql.flows()
     if sql.workers() != workers:
         raise Failed("a query that failed did not end at a worker, which was started anew")
     said = sql.end(1)
+    nothing_is_left(system)
     errors = [line for line in said.splitlines() if line.startswith("error: ")]
     wanted = ("Divide by zero", "Divide by zero", "the flow's items have room for", "nowhere")
     if len(errors) != len(wanted) or not all(words in error for words, error in zip(wanted, errors)):
@@ -184,8 +213,9 @@ def dies(system, host):
     sql.is_under_way(LONG)
     os.kill(sql.worker(host), signal.SIGKILL)
     sql.works()
-    nothing_is_left(system)
+    sql.flows()
     said = sql.end(1)
+    nothing_is_left(system)
     if said.count("error: ") != 1 or f"the worker of host `{host}` has died" not in said:
         raise Failed(f"one error about {host} was to come: {said}")
 
@@ -202,8 +232,9 @@ def is_interrupted(system, how, code):
     # What a killed one has left, the next one finds.
     sql = Sql(system)
     sql.works()
-    nothing_is_left(system)
+    sql.flows()
     sql.end(0)
+    nothing_is_left(system)
 
 
 def is_interrupted_between_queries(system):
@@ -225,6 +256,8 @@ def main():
         print("one query: the system came up and went down")
         system.up()
         print(f"TPC-H at scale {SCALE}: 22 queries, {answers(system)}")
+        flows_are_kept(system)
+        print("the same query again: the same flows")
         explained(system)
         fails(system)
         print("queries that fail: nothing left")

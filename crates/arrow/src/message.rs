@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Schema,
     /// Messages of dictionaries, and one of rows.
     Batch,
+    /// Nothing. The batches of this schema end here, and those of another may follow.
+    End,
     /// A whole stream without a header, its schema at its begin, behind zeros: what `push_arrow` of the Python package writes.
     Stream,
 }
@@ -72,6 +74,7 @@ pub(crate) fn read_header(record: &[u8]) -> Result<(Kind, u32, usize), String> {
     let kind = match kind {
         0 => Kind::Schema,
         1 => Kind::Batch,
+        2 => Kind::End,
         other => return Err(format!("kind {other} of records is not known here")),
     };
     let begin = usize::from(u16::from_le_bytes([b0, b1]));

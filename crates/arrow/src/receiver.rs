@@ -23,7 +23,15 @@ pub enum Received {
     Batch(RecordBatch),
     /// None now.
     Nothing,
-    /// The end of the stream: all producers have closed, and all is received.
+    /// The end of the stream: all producers have closed, and all is received. Or a sender has
+    /// [finished](crate::Sender::finish), and what comes next is of another one.
+    End,
+}
+
+/// What a record was.
+enum Read {
+    Batch(RecordBatch),
+    Schema,
     End,
 }
 
@@ -40,6 +48,8 @@ pub struct Receiver<I: Inlet = FlowConsumer> {
     known: Vec<(u32, Result<SchemaRef, SchemaRef>)>,
     /// What is left of an item.
     rest: Option<Item>,
+    /// Whether the program has said what `schema` is.
+    is_expected: bool,
     lend: Option<usize>,
     copies: u64,
 }
@@ -75,6 +85,7 @@ impl<I: Inlet> Receiver<I> {
             schema: None,
             known: Vec::new(),
             rest: None,
+            is_expected: false,
             lend: None,
             copies: 0,
         }
@@ -88,6 +99,7 @@ impl<I: Inlet> Receiver<I> {
         let wire = Wire::of(schema)?;
         self.schema = Some(wire.schema.clone());
         self.known = vec![(wire.number, Ok(wire.schema))];
+        self.is_expected = true;
         Ok(self)
     }
 
@@ -112,7 +124,8 @@ impl<I: Inlet> Receiver<I> {
         self.copies
     }
 
-    /// The next rows, waiting for them as long as it takes; `None` at the end of the stream.
+    /// The next rows, waiting for them as long as it takes; `None` at the end of the stream, or of what one
+    /// [sender](crate::Sender::finish) had.
     ///
     /// # Errors
     /// [`Error`]. After [`Error::Schema`], [`Error::UnknownSchema`] and [`Error::Damaged`] the record is left out, and those behind it can
@@ -144,8 +157,10 @@ impl<I: Inlet> Receiver<I> {
     fn until(&mut self, is_over: impl Fn() -> bool) -> Result<Received, Error> {
         loop {
             while let Some((record, lends)) = self.next_record()? {
-                if let Some(batch) = self.read(&record, lends)? {
-                    return Ok(Received::Batch(batch));
+                match self.read(&record, lends)? {
+                    Read::Batch(batch) => return Ok(Received::Batch(batch)),
+                    Read::Schema => {}
+                    Read::End => return Ok(Received::End),
                 }
             }
             match self.shared.take(&is_over) {
@@ -209,15 +224,21 @@ impl<I: Inlet> Receiver<I> {
         Ok(Some((record, lends)))
     }
 
-    /// A batch, or nothing where the record holds a schema.
-    fn read(&mut self, record: &Buffer, lends: bool) -> Result<Option<RecordBatch>, Error> {
+    fn read(&mut self, record: &Buffer, lends: bool) -> Result<Read, Error> {
         let (kind, number, begin) = read_header(record).map_err(Error::Damaged)?;
         let mut messages = record.slice(begin);
         let number = match kind {
             Kind::Batch => number,
             Kind::Schema => {
                 self.learn(number, &messages)?;
-                return Ok(None);
+                return Ok(Read::Schema);
+            }
+            Kind::End => {
+                if !self.is_expected {
+                    self.schema = None;
+                    self.known.clear();
+                }
+                return Ok(Read::End);
             }
             Kind::Stream => {
                 let schema = messages.slice_with_length(0, first_len(&messages).map_err(Error::Damaged)?);
@@ -235,12 +256,12 @@ impl<I: Inlet> Receiver<I> {
         // Who writes without a look at where memory is aligned costs a copy.
         let is_aligned = (messages.as_ptr() as usize).is_multiple_of(8);
         if lends && is_aligned {
-            return decode(&messages, &schema).map(Some);
+            return decode(&messages, &schema).map(Read::Batch);
         }
         self.copies += u64::from(!lends);
         let copy = Buffer::from(messages.as_slice());
         drop(messages);
-        decode(&copy, &schema).map(Some)
+        decode(&copy, &schema).map(Read::Batch)
     }
 
     fn learn(&mut self, number: u32, message: &Buffer) -> Result<(), Error> {

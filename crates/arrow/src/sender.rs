@@ -165,6 +165,22 @@ impl<O: Outlet> Sender<O> {
         self.out.flush()
     }
 
+    /// Ends the batches of this schema, but not the stream: another sender may go on with another schema, by the outlet that this
+    /// gives back. The receiver finds [`Received::End`](crate::Received::End) once. For flows with one producer and one consumer.
+    ///
+    /// # Errors
+    /// [`Error::Program`], [`Error::ManyConsumers`].
+    pub fn finish(mut self) -> Result<O, Error> {
+        let consumers = self.out.consumers();
+        if consumers > 1 || self.out.shares() {
+            return Err(Error::ManyConsumers { consumers });
+        }
+        let used = self.write(0, Kind::End, 0, |_| ())?;
+        self.out.publish(used)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
     /// Ends the stream. All that was sent is still delivered.
     ///
     /// # Errors

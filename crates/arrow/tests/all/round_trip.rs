@@ -5,7 +5,7 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use zsr_arrow::{Error, Receiver, RingReader, Rings, Sender, hash_rows};
+use zsr_arrow::{Error, Received, Receiver, RingReader, Rings, Sender, hash_rows};
 
 /// Compares what comes with `sent`, row by row, and says how many batches came.
 fn expect(receiver: Receiver<RingReader>, sent: &RecordBatch) -> usize {
@@ -60,6 +60,35 @@ proptest! {
             expect(receiver, &taken);
         }
     }
+}
+
+#[test]
+fn batches_of_another_schema_follow_where_a_sender_has_finished() {
+    use arrow_schema::DataType::*;
+    let batches = [batch(&[Int64, Utf8], 500, 7), batch(&[Boolean], 3, 8), batch(&[Int64, Utf8], 20, 9)];
+    let (sender, mut receivers) = pair(&batches[0].schema(), 4096, 256, 1);
+    let mut receiver = receivers.remove(0);
+    let mut out = sender.finish().unwrap();
+    for sent in &batches {
+        let mut sender = Sender::over(out, sent.schema()).unwrap();
+        sender.send(sent).unwrap();
+        out = sender.finish().unwrap();
+    }
+    Sender::over(out, batches[0].schema()).unwrap().close().unwrap();
+    assert!(receiver.receive().unwrap().is_none(), "the first has sent nothing");
+    for sent in &batches {
+        let parts: Vec<_> = receiver.by_ref().map(Result::unwrap).collect();
+        assert_eq!(&arrow_select::concat::concat_batches(&sent.schema(), &parts).unwrap(), sent);
+        assert_eq!(receiver.schema(), None);
+    }
+    assert!(matches!(receiver.try_receive(), Ok(Received::End)));
+}
+
+#[test]
+fn no_sender_finishes_where_there_are_several_consumers() {
+    let sent = batch(&[arrow_schema::DataType::Int64], 5, 7);
+    let (sender, _receivers) = pair(&sent.schema(), 4096, 256, 2);
+    assert!(matches!(sender.finish(), Err(Error::ManyConsumers { consumers: 2 })));
 }
 
 #[test]

@@ -155,6 +155,11 @@ impl FlowProducer {
         self.lanes.len()
     }
 
+    /// Whether a ring was taken from it since it was last used: its flow was deleted or has failed, or a consumer has left. Asks nobody.
+    pub fn has_lost_a_ring(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.writer.is_aborted())
+    }
+
     /// Of which kind the flow is.
     pub fn kind(&self) -> proto::FlowKind {
         self.kind

@@ -32,7 +32,7 @@ pub(crate) struct Ask {
     broadcast: u64,
     #[prost(bytes = "vec", tag = "8")]
     partitioning: Vec<u8>,
-    /// Empty: nobody wants it any more, and it is to be started and dropped, so that the task can end.
+    /// Which flow. Empty: nobody wants it any more, and it is to be started and dropped, so that the task can end.
     #[prost(string, tag = "9")]
     pub(crate) flow: String,
 }
@@ -60,7 +60,8 @@ impl Ask {
         self.what == i32::from(What::Idle)
     }
 
-    pub(crate) fn of(request: ExecuteTaskRequest, flow: &str, ctx: &Arc<TaskContext>) -> Result<Self> {
+    /// Says of no flow yet.
+    pub(crate) fn of(request: ExecuteTaskRequest, ctx: &Arc<TaskContext>) -> Result<Self> {
         let (what, broadcast, partitioning) = match request.producer_head {
             ProducerHead::None => (What::Plain, 0, Vec::new()),
             ProducerHead::BroadcastExec { output_partitions } => {
@@ -79,7 +80,7 @@ impl Ask {
             what: what.into(),
             broadcast,
             partitioning,
-            flow: flow.to_owned(),
+            flow: String::new(),
         })
     }
 

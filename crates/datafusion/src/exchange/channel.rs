@@ -60,11 +60,8 @@ impl WorkerChannel for FlowChannel {
         let config = DistributedConfig::from_session_config(task_ctx.session_config())?;
         let waiting = Arc::new(Waiting::new(config.worker_connection_buffer_budget_bytes));
         let range = request.target_partition_start..request.target_partition_end;
-        let key = &request.task_key;
-        let query = &key.query_id.simple().to_string()[..8];
-        let (prefix, start) = (&self.inner.prefix, range.start);
-        let flow = format!("{prefix}-{query}-s{}-t{}-p{start}", key.stage_id, key.task_number);
-        let ask = Ask::of(request, &flow, task_ctx)?;
+        let start = range.start;
+        let ask = Ask::of(request, task_ctx)?;
 
         let (txs, rxs): (Vec<_>, Vec<_>) = range.map(|_| mpsc::unbounded_channel()).unzip();
         let outputs = Outputs::new(start, txs);
@@ -93,7 +90,7 @@ struct Later {
     outputs: Outputs,
 }
 
-/// What the partitions of one flow have in common; when the last of them is dropped, the flow ends.
+/// What the partitions of one flow have in common; when the last of them is dropped, the stream ends.
 struct Shared {
     later: Mutex<Option<(Later, oneshot::Receiver<()>)>>,
     waiting: Arc<Waiting>,
@@ -113,8 +110,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let Some((later, _)) = self.later.lock().expect("no panic").take() else { return };
         // Nobody has read it. The task there waits for readers of all its partitions, and is told that this one does not come.
-        let Later { inner, from, mut ask, .. } = later;
-        ask.flow.clear();
+        let Later { inner, from, ask, .. } = later;
         self.runtime.spawn(async move {
             let _one = inner.running.one();
             if let Ok(mut stream) = UnixStream::connect(inner.asks(&from)).await

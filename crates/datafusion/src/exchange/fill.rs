@@ -13,11 +13,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use zsr::{Cancel, Options};
+use zsr::{Cancel, FlowProducer, Options};
 use zsr_arrow::Sender;
 
 use super::Inner;
 use super::ask::{self, Answer, Ask};
+use super::kept::Filling;
 use super::part::{add, with_part};
 
 /// Batches that wait for room in the ring.
@@ -74,12 +75,13 @@ async fn fill(
     let Some(first) = streams.first().filter(|_| !ask.flow.is_empty()) else { return Ok(()) };
     let schema = with_part(&first.schema());
 
-    let cancel = Cancel::new();
+    let kept = inner.kept.take_filling(&ask.flow);
+    let cancel = kept.as_ref().map_or_else(Cancel::new, |kept| kept.cancel.clone());
     let (batches, waiting) = mpsc::channel(WAITING);
     let mut pushing = tokio::task::spawn_blocking({
         let cancel = cancel.clone();
         move || match made.blocking_recv() {
-            Ok(()) => push(&inner, &ask.flow, schema, waiting, cancel),
+            Ok(()) => push(&inner, ask.flow, kept, schema, waiting, cancel),
             Err(_) => Err(CANCELLED.to_owned()),
         }
     });
@@ -130,14 +132,19 @@ async fn forward(
 
 fn push(
     inner: &Inner,
-    flow: &str,
+    flow: String,
+    kept: Option<Filling>,
     schema: SchemaRef,
     mut batches: mpsc::Receiver<(usize, RecordBatch)>,
     cancel: Cancel,
 ) -> Result<(), String> {
     let options = Options { cancel: cancel.clone(), ..Options::default() };
-    let mut work = || -> Result<(), Box<dyn std::error::Error>> {
-        let mut sender = Sender::attach(inner.contact.clone(), flow, schema.clone(), &options)?;
+    let work = || -> Result<FlowProducer, Box<dyn std::error::Error>> {
+        let producer = match kept {
+            Some(kept) => kept.producer,
+            None => FlowProducer::attach(inner.contact.clone(), &flow, &options)?,
+        };
+        let mut sender = Sender::over(producer, schema.clone())?;
         loop {
             let next = match batches.try_recv() {
                 Ok(next) => Some(next),
@@ -154,7 +161,9 @@ fn push(
             let Some((part, batch)) = next else { break };
             sender.send(&add(&batch, u32::try_from(part)?, &schema)?)?;
         }
-        Ok(sender.close()?)
+        Ok(sender.finish()?)
     };
-    work().map_err(|e| e.to_string())
+    let producer = work().map_err(|e| e.to_string())?;
+    inner.kept.keep_filling(flow, Filling { producer, cancel });
+    Ok(())
 }

@@ -1,4 +1,6 @@
-//! Flows of a query: made, deleted, and found when they were left behind.
+//! Flows of queries: made, deleted, and found when they were left behind.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member};
 use zsr::{ClientError, Contact, Session};
@@ -8,11 +10,16 @@ const ITEM: u32 = 64 << 10;
 /// Bytes of a ring.
 const RING: u32 = 1 << 20;
 
+/// A name that no other flow of this machine has.
+pub(crate) fn new_name(prefix: &str) -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    format!("{prefix}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A flow from one host to another, until it is dropped. Its calls block, and must not be made in an async function.
 pub(crate) struct Made {
     session: Session,
     name: String,
-    is_deleted: bool,
 }
 
 impl Made {
@@ -29,22 +36,17 @@ impl Made {
             ..CreateFlowRequest::default()
         };
         session.change(|mut c| async move { c.create_flow(request).await })?;
-        Ok(Made { session, name: name.to_owned(), is_deleted: false })
+        Ok(Made { session, name: name.to_owned() })
     }
 
-    /// Deletes it, whatever is in it.
-    pub(crate) fn delete(mut self) -> Result<(), ClientError> {
-        let deleted = delete(&self.session, &self.name);
-        self.is_deleted = deleted.is_ok();
-        deleted
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 }
 
 impl Drop for Made {
     fn drop(&mut self) {
-        if !self.is_deleted {
-            let _ = delete(&self.session, &self.name);
-        }
+        let _ = delete(&self.session, &self.name);
     }
 }
 

@@ -1,13 +1,15 @@
 //! How batches of a query travel between workers.
 //!
 //! Plans, metrics and work units go over gRPC, as `datafusion-distributed` has it, here over UNIX sockets. A worker that wants the output of
-//! a task at another asks it for that at a socket of its own (`ask`), makes a flow from there to itself, and says when it is made: the other
-//! begins the task at once, fills the flow when it is there, and answers when all is pushed, or why it is not. Who hangs up has cancelled.
+//! a task at another asks it for that at a socket of its own (`ask`), takes or makes a flow from there to itself, and says when it is there:
+//! the other begins the task at once, fills the flow when it is there, and answers when all is pushed, or why it is not. Who hangs up has
+//! cancelled. A flow that has carried a stream to its end is kept for the next one (`kept`).
 
 mod ask;
 mod channel;
 mod fill;
 mod flows;
+mod kept;
 mod part;
 mod read;
 mod running;
@@ -30,6 +32,7 @@ use zsr::Contact;
 
 use ask::Ask;
 use channel::FlowChannel;
+use kept::Kept;
 use running::Running;
 
 pub use flows::{left_behind, remove};
@@ -60,6 +63,7 @@ pub(crate) struct Inner {
     sockets: PathBuf,
     channels: Mutex<HashMap<String, BoxCloneSyncChannel>>,
     running: Running,
+    kept: Kept,
 }
 
 impl Exchange {
@@ -74,6 +78,7 @@ impl Exchange {
                 sockets: sockets.to_owned(),
                 channels: Mutex::default(),
                 running: Running::default(),
+                kept: Kept::default(),
             }),
         }
     }
@@ -130,6 +135,13 @@ impl Exchange {
         let late = |_| format!("parts of a query are still there after {} s", patience.as_secs_f64());
         let done = tokio::time::timeout(patience, asked).await.map_err(late).and_then(|done| done);
         done.map_err(|why| Unreachable { host: host.to_owned(), why })
+    }
+
+    /// Deletes the flows that are kept here for the next query. They go with the last clone, too, but not when a process exits.
+    pub async fn clear(&self) {
+        let inner = self.inner.clone();
+        // If it panics, they are gone all the same.
+        let _ = tokio::task::spawn_blocking(move || inner.kept.clear()).await;
     }
 
     /// Forgets the connection to a worker, which is started anew.

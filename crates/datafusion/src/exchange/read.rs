@@ -12,7 +12,8 @@ use zsr_arrow::Receiver;
 use super::Inner;
 use super::ask::{self, Ask};
 use super::fill::CANCELLED;
-use super::flows::Made;
+use super::flows::{Made, new_name};
+use super::kept::Reading;
 use super::part::take;
 
 /// What is said when the flow is there.
@@ -106,113 +107,161 @@ pub(crate) async fn read(
 async fn exchange(
     inner: &Arc<Inner>,
     from: &str,
-    ask: Ask,
+    mut ask: Ask,
     outputs: Arc<Outputs>,
     waiting: Arc<Waiting>,
     mut cancelled: oneshot::Receiver<()>,
 ) -> Result<(), String> {
     let gone = |e: std::io::Error| format!("the worker of host `{from}` has gone: {e}");
+    let kept = blocking({
+        let (inner, from) = (inner.clone(), from.to_owned());
+        move || Ok(inner.kept.take_reading(&from))
+    });
+    let kept = kept.await?;
+    let name = kept.as_ref().map(|kept| kept.flow.name().to_owned());
+    ask.flow = name.unwrap_or_else(|| new_name(&inner.prefix));
+    let cancel = kept.as_ref().map_or_else(Cancel::new, |kept| kept.cancel.clone());
     // It begins its task, and asks others for their rows, while the flow is made.
     let asked = async {
         let mut stream = UnixStream::connect(inner.asks(from)).await?;
         ask::write(&mut stream, &ask).await?;
         std::io::Result::Ok(stream)
     };
-    let mut stream = asked.await.map_err(gone)?;
+    let mut stream = match asked.await {
+        Ok(stream) => stream,
+        Err(e) => {
+            discard(kept).await;
+            return Err(gone(e));
+        }
+    };
     let (mut answers, mut asks) = stream.split();
 
-    let cancel = Cancel::new();
     let (made_tx, made) = oneshot::channel();
-    let mut popping = tokio::task::spawn_blocking({
+    let mut popping = Box::pin(blocking({
         let (inner, from, flow) = (inner.clone(), from.to_owned(), ask.flow.clone());
-        let (cancel, waiting) = (cancel.clone(), waiting.clone());
-        move || pop(&inner, &from, &flow, &outputs, &waiting, &cancel, made_tx)
-    });
+        let (cancel, waiting, outputs) = (cancel.clone(), waiting.clone(), outputs.clone());
+        move || {
+            let reading = reading(&inner, &from, &flow, kept, cancel, made_tx)?;
+            pop(reading, &outputs, &waiting)
+        }
+    }));
     let stop = || {
         cancel.cancel();
         waiting.wake();
     };
     if made.await.is_err() {
-        return popping.await.unwrap_or_else(|e| Err(e.to_string()));
+        return popping.await.map(drop);
     }
     // If it is gone, its answer does not come, either.
     let _ = asks.write_u8(MADE).await;
     let answer = ask::read_answer(&mut answers);
     tokio::pin!(answer);
     let said = |answer: std::io::Result<ask::Answer>| answer.map_err(gone)?.into_result();
-    tokio::select! {
+    let mut is_answered = false;
+    let popped = tokio::select! {
         biased;
         _ = &mut cancelled => {
             stop();
             let _ = asks.shutdown().await;
-            let _ = popping.await;
+            discard(popping.await).await;
             // It has ended there, too, when it answers.
             let _ = answer.await;
-            Ok(())
+            return Ok(());
         }
         answer = &mut answer => match said(answer) {
             Ok(()) => tokio::select! {
                 biased;
                 _ = &mut cancelled => {
                     stop();
-                    let _ = popping.await;
-                    Ok(())
+                    discard(popping.await).await;
+                    return Ok(());
                 }
-                popped = &mut popping => popped.unwrap_or_else(|e| Err(e.to_string())),
+                popped = &mut popping => {
+                    is_answered = true;
+                    popped
+                }
             },
             Err(why) => {
                 stop();
-                let _ = popping.await;
-                Err(why)
+                discard(popping.await).await;
+                return Err(why);
             }
         },
-        popped = &mut popping => {
-            let popped = popped.unwrap_or_else(|e| Err(e.to_string()));
-            if popped.is_err() {
-                let _ = asks.shutdown().await;
-            }
-            // Who fills it knows better what went wrong.
-            match (said(answer.await), popped) {
-                (Err(why), Err(_)) if why != CANCELLED => Err(why),
-                (_, popped) => popped,
+        popped = &mut popping => popped,
+    };
+    match popped {
+        Ok(reading) => {
+            // Who reads goes on while the other end says that it has ended, too.
+            outputs.end();
+            let said = if is_answered { Ok(()) } else { said(answer.await) };
+            let (inner, from) = (inner.clone(), from.to_owned());
+            blocking(move || {
+                if said.is_ok() {
+                    inner.kept.keep_reading(&from, reading);
+                }
+                Ok(())
+            })
+            .await
+        }
+        // Who fills it knows better what went wrong.
+        Err(popped) if !is_answered => {
+            let _ = asks.shutdown().await;
+            match said(answer.await) {
+                Err(why) if why != CANCELLED => Err(why),
+                _ => Err(popped),
             }
         }
+        Err(popped) => Err(popped),
     }
 }
 
-fn pop(
+/// Does what blocks, beside the futures.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(e.to_string()))
+}
+
+/// Drops the end of a flow, which deletes the flow, where it may block.
+async fn discard<T: Send + 'static>(end: T) {
+    let _ = tokio::task::spawn_blocking(move || drop(end)).await;
+}
+
+/// The end of flow `flow`, which comes from host `from`: the one that was kept, or a new one.
+fn reading(
     inner: &Inner,
     from: &str,
     flow: &str,
-    outputs: &Outputs,
-    waiting: &Waiting,
-    cancel: &Cancel,
+    kept: Option<Reading>,
+    cancel: Cancel,
     is_made: oneshot::Sender<()>,
-) -> Result<(), String> {
-    let made = Made::new(&inner.contact, flow, from, &inner.host).map_err(|e| e.to_string())?;
+) -> Result<Reading, String> {
+    if let Some(kept) = kept {
+        let _ = is_made.send(());
+        return Ok(kept);
+    }
+    let flow = Made::new(&inner.contact, flow, from, &inner.host).map_err(|e| e.to_string())?;
     let _ = is_made.send(());
-    let result = (|| -> Result<(), Box<dyn std::error::Error>> {
-        let options = Options { cancel: cancel.clone(), ..Options::default() };
-        let mut receiver = Receiver::attach(inner.contact.clone(), flow, &options)?;
-        while let Some(batch) = receiver.receive()? {
-            let (part, batch) = take(&batch)?;
-            let Some(output) = outputs.of(part) else {
-                return Err(format!("rows of partition {part} came, which nobody has asked for").into());
-            };
-            let bytes = bytes_of(&batch);
-            waiting.add(bytes, cancel);
-            if output.send(Ok((batch, bytes))).is_err() {
-                // Nobody wants that partition any more; others may want theirs.
-                waiting.remove(bytes);
-            }
+    let options = Options { cancel: cancel.clone(), ..Options::default() };
+    let receiver = Receiver::attach(inner.contact.clone(), flow.name(), &options).map_err(|e| e.to_string())?;
+    Ok(Reading { receiver, cancel, flow })
+}
+
+/// Gives the batches of one stream to `outputs`, until its end.
+fn pop(mut reading: Reading, outputs: &Outputs, waiting: &Waiting) -> Result<Reading, String> {
+    while let Some(batch) = reading.receiver.receive().map_err(|e| e.to_string())? {
+        let (part, batch) = take(&batch).map_err(|e| e.to_string())?;
+        let Some(output) = outputs.of(part) else {
+            return Err(format!("rows of partition {part} came, which nobody has asked for"));
+        };
+        let bytes = bytes_of(&batch);
+        waiting.add(bytes, &reading.cancel);
+        if output.send(Ok((batch, bytes))).is_err() {
+            // Nobody wants that partition any more; others may want theirs.
+            waiting.remove(bytes);
         }
-        // Who reads goes on while the flow is deleted.
-        outputs.end();
-        Ok(())
-    })();
-    let deleted = made.delete();
-    result.map_err(|e| e.to_string())?;
-    deleted.map_err(|e| e.to_string())
+    }
+    Ok(reading)
 }
 
 fn bytes_of(batch: &RecordBatch) -> usize {

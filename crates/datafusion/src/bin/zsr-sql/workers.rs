@@ -21,7 +21,10 @@ pub(crate) async fn be(host: &str, system: &Path, prefix: &str, sockets: &Path) 
     };
     tokio::select! {
         served = exchange.serve(exchange.worker(), || println!("{READY}")) => served.map_err(|e| e.to_string()),
-        () = over => std::process::exit(0),
+        () = over => {
+            exchange.clear().await;
+            std::process::exit(0)
+        }
     }
 }
 
