@@ -1,8 +1,9 @@
 //! zsr and DFI with NICs and a switch at line rate, in virtual time: first the figures that the papers state, then
 //! others.
 //!
-//! `cargo bench -p zsr-bench --bench virtual_time`. Links have 100 Gbit/s. Processing units are never the limit, so no
-//! figure here is about processors. The papers' texts give few numbers; curves that are pictures only are not claimed.
+//! `cargo bench -p zsr-bench --bench virtual_time`; with `-- shapes` only shuffles by the number of hosts, programs and lanes.
+//! Links have 100 Gbit/s. Processing units are never the limit, so no figure here is about processors. The papers' texts give few
+//! numbers; curves that are pictures only are not claimed.
 
 use zsr_bench::baseline::dfi::{self, BatchSource, CreditSource};
 use zsr_bench::baseline::pu::Node;
@@ -86,7 +87,28 @@ fn checked(what: &str, unit: &str, paper: f64, model: f64) -> bool {
     off.abs() <= 0.1
 }
 
+/// Shuffles of 1 KiB in batches, with more or fewer hosts and programs, and consumers of several lanes.
+fn shapes() {
+    println!(
+        "| hosts x programs, MTU | lanes | zsr, GiB/s | DFI, GiB/s | zsr / DFI |\n| --- | --- | --- | --- | --- |"
+    );
+    for (nodes, threads, lanes) in [(4, 1, &[1, 2, 4][..]), (4, 4, &[1, 2, 4]), (8, 2, &[1, 2, 4, 8])] {
+        for mtu in [ETHERNET, INFINIBAND] {
+            let (shape, flow) = ((nodes, nodes, threads), shuffle(Hint::Bandwidth, 1024));
+            let dfi = goodput::<_, 1024>(dfi::hosts::<BatchSource>, shape, flow, mtu) / GIB;
+            for &lanes in lanes {
+                let zsr = goodput::<_, 1024>(zsr::hosts::<true>, shape, Flow { lanes, ..flow }, mtu) / GIB;
+                let ratio = zsr / dfi;
+                println!("| {nodes} x {threads}, {mtu} | {lanes} | {zsr:.2} | {dfi:.2} | {ratio:.2} |");
+            }
+        }
+    }
+}
+
 fn main() {
+    if std::env::args().any(|arg| arg == "shapes") {
+        return shapes();
+    }
     let _keep = zsr::cluster::<true>(1, &[shuffle(Hint::Bandwidth, 16)]);
     let batches = dfi::hosts::<BatchSource>;
     println!("100 Gbit/s, {} ns between NIC and switch, programs look every {STEP} ns\n", LINK.latency_ns);

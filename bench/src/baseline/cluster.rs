@@ -82,11 +82,12 @@ impl Hosts {
             let (producers, consumers) = (producers.join(", "), consumers.join(", "));
             text += &format!(
                 "  - {{name: f{number}, kind: {kind}, producers: [{producers}], consumers: [{consumers}], item_size: {}, ring_size: {}, \
-                 max_batch: {}, poll_interval: {}us, rto: 10s, poll_timeout: 10s, hint: {hint}, doorbell: false}}\n",
+                 max_batch: {}, poll_interval: {}us, rto: 10s, poll_timeout: 10s, hint: {hint}, doorbell: false, lanes: {}}}\n",
                 flow.tuple,
                 flow.ring,
                 flow.ring / 2,
                 flow.poll_us,
+                flow.lanes,
             );
         }
         if !flows.is_empty() {

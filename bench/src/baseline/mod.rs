@@ -81,12 +81,14 @@ pub struct Flow {
     pub members: Members,
     /// Between two looks of the switch at a ring that is empty, in microseconds.
     pub poll_us: u64,
+    /// Rings of each of zsr's consumers in a shuffle, each of [`ring`](Self::ring) bytes and filled from some of the sources.
+    pub lanes: usize,
 }
 
 impl Flow {
     /// A flow between all nodes, with rings of [`RING`] bytes.
     pub fn new(kind: Kind, hint: Hint, tuple: usize) -> Flow {
-        Flow { kind, hint, tuple, ring: RING, members: Members::All, poll_us: cluster::TICK_US }
+        Flow { kind, hint, tuple, ring: RING, members: Members::All, poll_us: cluster::TICK_US, lanes: 1 }
     }
 }
 

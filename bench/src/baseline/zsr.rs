@@ -73,7 +73,9 @@ impl Lane {
 /// The ends of a node. `BATCHES`: tuples are published as in [`Hint::Bandwidth`], otherwise one by one.
 pub struct ZsrEnds<const BATCHES: bool> {
     lanes: Vec<Lane>,
-    consumer: Consumer,
+    consumers: Vec<Consumer>,
+    /// The consumer ring that is looked at first.
+    next: usize,
     tuple: usize,
 }
 
@@ -101,15 +103,21 @@ impl<const BATCHES: bool> Ends for ZsrEnds<BATCHES> {
 
     #[inline]
     fn consume(&mut self, sink: &mut impl FnMut(&[u8])) -> Took {
-        match self.consumer.peek() {
-            Ok(view) => {
-                sink(view.bytes());
-                Took::Some
+        let mut nothing = Took::End;
+        for n in 0..self.consumers.len() {
+            let at = (self.next + n) % self.consumers.len();
+            match self.consumers[at].peek() {
+                Ok(view) => {
+                    sink(view.bytes());
+                    self.next = at + 1;
+                    return Took::Some;
+                }
+                Err(PopError::Empty) => nothing = Took::Nothing,
+                Err(PopError::Closed) => {}
+                Err(e) => panic!("{e}"),
             }
-            Err(PopError::Empty) => Took::Nothing,
-            Err(PopError::Closed) => Took::End,
-            Err(e) => panic!("{e}"),
         }
+        nothing
     }
 }
 
@@ -138,7 +146,7 @@ fn ends_of<const BATCHES: bool>(hosts: &Hosts, number: usize, node: usize, flow:
     assert_eq!(flow.hint == Hint::Bandwidth, BATCHES);
     let lane = |producer| Lane { producer, at: std::ptr::null_mut(), end: std::ptr::null_mut(), items: 0 };
     let lanes = producers(hosts, number, node).into_iter().map(lane).collect();
-    ZsrEnds { lanes, consumer: consumer(hosts, number, node), tuple: flow.tuple }
+    ZsrEnds { lanes, consumers: consumers(hosts, number, node), next: 0, tuple: flow.tuple }
 }
 
 /// The rings of producer `member` of flow `flow`, one for each of its targets.
@@ -150,10 +158,10 @@ pub(super) fn producers(hosts: &Hosts, flow: usize, member: usize) -> Vec<Produc
     rings.collect()
 }
 
-/// The ring of consumer `member` of flow `flow`.
-pub(super) fn consumer(hosts: &Hosts, flow: usize, member: usize) -> Consumer {
-    let index = hosts.topology.flows[flow].consumers[member].rings[0];
-    ring(hosts, index).attach_consumer(Cancel::default()).expect("a free ring")
+/// The rings of consumer `member` of flow `flow`, one for each of its lanes.
+pub(super) fn consumers(hosts: &Hosts, flow: usize, member: usize) -> Vec<Consumer> {
+    let rings = hosts.topology.flows[flow].consumers[member].rings.iter();
+    rings.map(|&index| ring(hosts, index).attach_consumer(Cancel::default()).expect("a free ring")).collect()
 }
 
 fn ring(hosts: &Hosts, index: usize) -> &Arc<Ring> {

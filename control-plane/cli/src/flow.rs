@@ -133,6 +133,7 @@ fn request(create: &CreateArgs) -> Result<proto::CreateFlowRequest, String> {
         consumers,
         item_size: create.item_size.unwrap_or(0),
         ring_size: create.ring_size.unwrap_or(0),
+        lanes: create.lanes.unwrap_or(0),
         settings: Some(create.settings.message()),
         routing: create.routing.clone().unwrap_or_default(),
         schema: create.schema.clone().unwrap_or_default(),

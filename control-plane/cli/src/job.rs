@@ -215,12 +215,13 @@ fn attach<'p>(
     }
     let (mut consumers, mut consumer_paces) = (Vec::new(), Vec::new());
     for endpoint in &flow.consumers {
+        let mut ends = Vec::new();
         for ring in &endpoint.rings {
-            let end = system.consumer(&endpoint.name, *ring, &control.cancel)?;
-            announce(std::slice::from_ref(&end), progress);
-            consumers.push(end.handle);
-            consumer_paces.push(end.pace);
+            ends.push(system.consumer(&endpoint.name, *ring, &control.cancel)?);
         }
+        announce(&ends, progress);
+        consumer_paces.push(ends.iter().find_map(|end| end.pace));
+        consumers.push(ends.into_iter().map(|end| end.handle).collect());
     }
     Ok(FlowInput { flow: index, prepared, stock, producers, consumers, producer_paces, consumer_paces })
 }

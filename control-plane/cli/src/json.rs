@@ -38,6 +38,7 @@ pub(super) fn flow(f: &proto::Flow) -> Value {
         "pending": some(&f.pending),
         "item_size": f.item_size,
         "ring_size": f.ring_size,
+        "lanes": f.lanes,
         "mtu": f.mtu,
         "routing": f.routing,
         "schema": f.schema,

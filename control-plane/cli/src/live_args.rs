@@ -380,6 +380,9 @@ pub struct CreateArgs {
     /// Bytes of the rings that the flow makes, a power of two up to 1GiB [default: 1MiB, or four items]
     #[arg(long, value_name = "B", value_parser = ring_size)]
     pub ring_size: Option<u32>,
+    /// Rings of each consumer, 1 to 16, which are read from different producers at the same time; shuffles only [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub lanes: Option<u32>,
     /// Function that chooses the consumer of a record [default: hash]
     ///
     /// It is hash(KEY), range(KEY, [BOUND, ...]), explicit(KEY) or round-robin.

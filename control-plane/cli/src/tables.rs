@@ -57,10 +57,11 @@ pub(super) fn flow(f: &proto::Flow, room: Room) -> String {
         out += &format!("\n  {}", f.pending);
     }
     out += &format!(
-        "\n  items of {}, path MTU {} B, routing {}, version {}\n{}",
+        "\n  items of {}, path MTU {} B, routing {}{}, version {}\n{}",
         show_size(f.item_size.into()),
         f.mtu,
         f.routing,
+        if f.lanes > 1 { format!(", {} lanes", f.lanes) } else { String::new() },
         f.version,
         settings::text(&s),
     );

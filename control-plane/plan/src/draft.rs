@@ -176,7 +176,7 @@ fn draft_ring(index: usize, flow: usize, made: &Flow, ring: &Ring) -> DraftRing 
     let ids = ring.ids;
     let producers = made.producers.iter().flat_map(|m| &m.rings);
     // A shuffle's producer has a ring for each worker; of the other kinds, all workers drain all of them.
-    let feeds = |p: &&Ring| !ids.is_producer && (!made.kind.has_lanes() || p.ids.worker == ids.worker);
+    let feeds = |p: &&Ring| !ids.is_producer && (!made.kind.routes() || p.ids.worker == ids.worker);
     DraftRing {
         index,
         flow,

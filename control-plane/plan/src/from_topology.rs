@@ -24,6 +24,7 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
         kind: messages::kind(flow.kind).into(),
         producers: members(&flow.producers),
         consumers: members(&flow.consumers),
+        lanes: flow.lanes as u32,
         item_size: flow.item_size,
         ring_size: made.map_or(0, |r| r.size),
         settings: Some(proto::Settings {
@@ -32,7 +33,7 @@ pub fn create_flow_request(topology: &Topology, flow: &Flow) -> proto::CreateFlo
             ..settings::message(&flow.settings)
         }),
         // Only a shuffle has a routing.
-        routing: if flow.kind.has_lanes() { routing(&by_header(flow)) } else { String::new() },
+        routing: if flow.kind.routes() { routing(&by_header(flow)) } else { String::new() },
         schema: schema(flow),
     }
 }

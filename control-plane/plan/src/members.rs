@@ -6,12 +6,12 @@ use crate::dataplane::{RingIds, secret_in_pipe};
 use crate::error::{ControllerError, ErrorKind};
 use crate::requests::NewMember;
 use crate::state::State;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use zsr_topology::{MemoryKind, RingRole, limits::MAX_MEMBERS, rules};
 
 impl State {
-    /// `new` joins `flow`, whose registers are in pipe `home`, as a consumer. In a shuffle it gets a ring of each
-    /// producer. Its numbers are added to `taken`.
+    /// `new` joins `flow`, whose registers are in pipe `home`, as a consumer. In a shuffle each producer gets a ring that leads
+    /// to one of its lanes. Its numbers are added to `taken`.
     ///
     /// # Errors
     /// The rule that `new` breaks; numbers may have been taken all the same.
@@ -24,31 +24,41 @@ impl State {
     ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
         let memory = new.memory(&flow.name)?;
-        let declared = self.declared_rings(flow, new, RingRole::Consumer, 1)?;
+        // A lane that begins without a producer would end at once. While a flow is made, its producers are still to come.
+        let there = if flow.producers.is_empty() { usize::MAX } else { flow.producers.len() };
+        let lanes = there.min(flow.lanes as usize);
+        let declared = self.declared_rings(flow, new, RingRole::Consumer, lanes)?;
         let (shared, member) = place_of_consumer(flow)?;
         // A group's worker counts packets to all members as one.
         let psn = shared.and_then(|_| flow.consumers.first()?.rings.first()).map(|r| r.ids.data.psn);
-        let worker = match shared {
-            Some(worker) => worker,
-            None => {
-                let worker = self.numbers.worker(self.pipes.share(home))?;
-                taken.push(Number::Worker(worker));
-                worker
-            }
-        };
-        let ids = self.ring_ids((worker, psn), None, member, taken)?;
-        let made = || Made { name: format!("{}.{name}", flow.name), host: &new.host, memory };
-        let ring = ring(flow, declared.first(), made, ids);
-        self.check_ring_name(flow, &ring)?;
+        let mut rings: Vec<Ring> = Vec::with_capacity(lanes);
+        for lane in 0..lanes {
+            let worker = match shared {
+                Some(worker) => worker,
+                None => {
+                    let worker = self.numbers.worker(self.pipes.share(home))?;
+                    taken.push(Number::Worker(worker));
+                    worker
+                }
+            };
+            let ids = self.ring_ids((worker, psn), None, member, taken)?;
+            let first = format!("{}.{name}", flow.name);
+            let made = || Made { name: rules::lane_name(&first, lane), host: &new.host, memory };
+            let ring = ring(flow, declared.get(lane), made, ids);
+            self.check_ring_name(flow, &ring)?;
+            rings.push(ring);
+        }
         if shared.is_some()
-            && let Some(first) = flow.consumers.iter().flat_map(|m| &m.rings).next()
+            && let (Some(ring), Some(first)) =
+                (rings.first(), flow.consumers.iter().flat_map(|m| &m.rings).next())
         {
             let what = rules::flow(&flow.name);
             rules::ring_of_group(&what, (&ring.name, ring.size), (&first.name, first.size))?;
         }
-        if flow.kind.has_lanes() {
+        if flow.kind.routes() {
             for p in 0..flow.producers.len() {
                 let number = self.producer_number(taken)?;
+                let worker = rings[p % lanes].ids.worker;
                 let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
                 let producer = &flow.producers[p];
                 let name = format!("{}.{}.{name}", flow.name, producer.name);
@@ -59,35 +69,37 @@ impl State {
                 flow.producers[p].rings.push(lane);
             }
         }
-        flow.consumers.push(Member { name, host: new.host.clone(), rings: vec![ring] });
+        flow.consumers.push(Member { name, host: new.host.clone(), rings });
         Ok(())
     }
 
-    /// `new` joins `flow` as a producer; as for [`add_consumer`](Self::add_consumer).
+    /// `new` joins `flow` as a producer; as for [`add_consumer`](Self::add_consumer). Each consumer reads from it by the lane that
+    /// reads from the fewest others, and is none of the workers in `ended`.
     pub fn add_producer(
         &mut self,
         flow: &mut Flow,
         new: &NewMember,
+        ended: &BTreeSet<u16>,
         taken: &mut Vec<Number>,
     ) -> Result<(), ControllerError> {
         let name = self.check_member(flow, new)?;
         let memory = new.memory(&flow.name)?;
-        let lanes = flow.kind.lanes(flow.consumers.len());
-        let declared = self.declared_rings(flow, new, RingRole::Producer, lanes)?;
-        let mut rings = Vec::with_capacity(lanes);
-        for lane in 0..lanes {
-            let consumer = &flow.consumers[lane];
-            let worker = consumer.rings.first().map_or(0, |r| r.ids.worker);
+        let count = flow.kind.rings_per_producer(flow.consumers.len());
+        let declared = self.declared_rings(flow, new, RingRole::Producer, count)?;
+        let mut rings = Vec::with_capacity(count);
+        for at in 0..count {
+            let consumer = &flow.consumers[at];
+            let worker = lane_for_one_more(flow, consumer, ended);
             let number = self.producer_number(taken)?;
             let ids = self.ring_ids((worker, None), Some(number), 0, taken)?;
             let made = || {
-                let name = match flow.kind.has_lanes() {
+                let name = match flow.kind.routes() {
                     true => format!("{}.{name}.{}", flow.name, consumer.name),
                     false => format!("{}.{name}", flow.name),
                 };
                 Made { name, host: &new.host, memory }
             };
-            let ring = ring(flow, declared.get(lane), made, ids);
+            let ring = ring(flow, declared.get(at), made, ids);
             self.check_ring_name(flow, &ring)?;
             rings.push(ring);
         }
@@ -124,6 +136,15 @@ impl State {
         }
         Ok(RingIds { id, worker, is_producer, member, data, poll, secret })
     }
+}
+
+/// The worker of `consumer` that has the fewest producers, of those that are not in `ended`.
+fn lane_for_one_more(flow: &Flow, consumer: &Member, ended: &BTreeSet<u16>) -> u16 {
+    let workers = consumer.rings.iter().map(|ring| ring.ids.worker).filter(|worker| !ended.contains(worker));
+    let producers = |worker: &u16| {
+        flow.producers.iter().flat_map(|m| &m.rings).filter(|ring| ring.ids.worker == *worker).count()
+    };
+    workers.min_by_key(producers).unwrap_or_default()
 }
 
 /// The worker that a further consumer shares, if any, and its place there.

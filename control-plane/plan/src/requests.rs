@@ -53,6 +53,8 @@ pub struct NewFlow {
     pub producers: Vec<NewMember>,
     /// Members that pop.
     pub consumers: Vec<NewMember>,
+    /// Rings of each consumer, or 0 for one.
+    pub lanes: u32,
     /// Bytes, or 0.
     pub item_size: u32,
     /// Bytes, or 0.

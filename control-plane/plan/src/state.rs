@@ -187,6 +187,8 @@ impl State {
         let what = rules::flow(name);
         rules::sides(&what, new.producers.len(), new.consumers.len())?;
         rules::consumers(&what, new.kind, new.consumers.len())?;
+        let lanes = new.lanes.max(1);
+        rules::lanes(&what, new.kind, lanes as usize, new.producers.len())?;
         let schema = check_records(new)?;
         let declared = new.producers.iter().chain(&new.consumers).flat_map(|m| &m.rings).next();
         let declared = declared.and_then(|r| self.declared.get(r));
@@ -212,6 +214,7 @@ impl State {
             kind: new.kind,
             item_size,
             ring_size,
+            lanes,
             mtu: self.host(name, first)?.mtu,
             owner: declared.map(|r| r.owner.clone()).unwrap_or_default(),
             settings: changed(&Settings::on(&self.pace, item_size), &new.settings, name, item_size)?,
@@ -246,12 +249,13 @@ impl State {
             self.add_consumer(flow, member, home, taken)?;
         }
         for member in &new.producers {
-            self.add_producer(flow, member, taken)?;
+            self.add_producer(flow, member, &BTreeSet::new(), taken)?;
         }
         self.check_crossing(flow)
     }
 
-    /// Plans flow `name` with one more member; numbers as for [`plan_flow`](Self::plan_flow).
+    /// Plans flow `name` with one more member; numbers as for [`plan_flow`](Self::plan_flow). Workers in `ended` get no producer
+    /// more, as long as their consumers have others.
     ///
     /// # Errors
     /// The rule that `new` breaks; then no number was taken.
@@ -260,13 +264,14 @@ impl State {
         name: &str,
         role: RingRole,
         member: &NewMember,
+        ended: &BTreeSet<u16>,
     ) -> Result<Flow, ControllerError> {
         let mut flow = self.running(name)?.clone();
         let mut taken = Vec::new();
         let done = match role {
-            RingRole::Producer => {
-                self.add_producer(&mut flow, member, &mut taken).and_then(|()| self.check_crossing(&flow))
-            }
+            RingRole::Producer => self
+                .add_producer(&mut flow, member, ended, &mut taken)
+                .and_then(|()| self.check_crossing(&flow)),
             RingRole::Consumer => {
                 let home = self.home_of(&flow);
                 check_fixed_range(&flow).and_then(|()| self.add_consumer(&mut flow, member, home, &mut taken))
@@ -303,7 +308,7 @@ impl State {
         }
         flow.producers.retain(|m| !leaves(m));
         flow.consumers.retain(|m| !leaves(m));
-        if flow.kind.has_lanes() {
+        if flow.kind.routes() {
             for producer in &mut flow.producers {
                 let mut kept = stays.iter();
                 producer.rings.retain(|_| kept.next() != Some(&false));
@@ -530,7 +535,7 @@ impl State {
 /// A shuffle by range has as many consumers as ranges.
 fn check_fixed_range(flow: &Flow) -> Result<(), ControllerError> {
     match parse_routing(&flow.routing) {
-        Some(Routing::Range { bounds, .. }) if flow.kind.has_lanes() => {
+        Some(Routing::Range { bounds, .. }) if flow.kind.routes() => {
             let message = format!(
                 "flow `{}` routes by range, and its {} bounds are for {} consumers: create a flow with other bounds",
                 flow.name,

@@ -46,12 +46,13 @@ pub unsafe trait Inlet: Send + 'static {
     fn lying(held: &Self::Held) -> Lying;
     /// Gives an item back.
     fn give_back(&mut self, held: &Self::Held);
-    /// How many items are popped and can't be written again, and how many the ring has.
+    /// How many items are popped and can't be written again, and how many the ring has. Of several rings, those of the one with the
+    /// most.
     fn held(&mut self) -> (usize, usize);
     /// Tells the other side that nobody pops any more.
     fn abort(&mut self);
-    /// The ring, in whose memory all items lie.
-    fn ring(&mut self) -> Arc<Ring>;
+    /// The ring, in whose memory all items lie; none where there are several.
+    fn ring(&mut self) -> Option<Arc<Ring>>;
 }
 
 /// A batch of a flow that is not given back.
@@ -89,8 +90,8 @@ unsafe impl Inlet for FlowConsumer {
         FlowConsumer::abort(self);
     }
 
-    fn ring(&mut self) -> Arc<Ring> {
-        FlowConsumer::ring(self).clone()
+    fn ring(&mut self) -> Option<Arc<Ring>> {
+        FlowConsumer::ring(self).cloned()
     }
 }
 
@@ -164,7 +165,7 @@ unsafe impl Inlet for RingReader {
         self.reader.consumer().abort();
     }
 
-    fn ring(&mut self) -> Arc<Ring> {
-        self.reader.consumer().ring().clone()
+    fn ring(&mut self) -> Option<Arc<Ring>> {
+        Some(self.reader.consumer().ring().clone())
     }
 }

@@ -14,7 +14,8 @@ use crate::window::Window;
 /// A ring, what is lent of it, and what was given back while somebody else had it.
 pub(crate) struct Shared<I: Inlet> {
     inlet: Mutex<I>,
-    ring: Arc<Ring>,
+    /// In which all items lie, if it is one.
+    ring: Option<Arc<Ring>>,
     lent: Mutex<Loans<I>>,
     returned: Mutex<Vec<I::Held>>,
     has_returned: AtomicBool,
@@ -87,10 +88,13 @@ impl<I: Inlet> Shared<I> {
         let Lying { begin, bytes, has_lengths } = I::lying(&held);
         let mut lent = lock(&self.lent);
         if lent.window.is_none() {
-            lent.window = Window::of(&self.ring).map(Arc::new);
+            lent.window = self.ring.as_ref().and_then(|ring| Window::of(ring)).map(Arc::new);
         }
         let window = lent.window.clone().filter(|_| bytes > 0);
-        let begin = window.as_ref().map_or(begin, |window| window.place(&self.ring, begin));
+        let begin = match (&window, &self.ring) {
+            (Some(window), Some(ring)) => window.place(ring, begin),
+            _ => begin,
+        };
         let number = lent.next;
         lent.next += 1;
         lent.items.insert(number, Loan { held, begin, bytes, window: window.clone() });

@@ -106,8 +106,9 @@ impl<I: Inlet> Receiver<I> {
     /// Lets arrays keep at most `items` items of the ring, from the oldest that is alive on: half the ring if nothing is said. When another
     /// comes, all that is alive is moved out, each item copied once. 0 copies every batch as it comes.
     ///
-    /// Memory that no file backs, such as that of [`Ring::loopback`](zsr_ring::Ring::loopback), can't be moved out of: what comes is copied
-    /// then, until the oldest is dropped, and the ring can be full of one batch ([`Error::AllLent`]).
+    /// What came by one of several [lanes](zsr::FlowConsumer::lanes) can't be moved out, nor can memory that no file backs, such as that
+    /// of [`Ring::loopback`](zsr_ring::Ring::loopback): what comes is copied then, until the oldest is dropped, and the ring can be full
+    /// of one batch ([`Error::AllLent`]).
     #[must_use]
     pub fn lend(mut self, items: usize) -> Self {
         self.lend = Some(items);

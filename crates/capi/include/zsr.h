@@ -699,7 +699,7 @@ zsr_status zsr_rings_produce(const char *flow,
                              const struct zsr_options *options,
                              struct zsr_rings **rings);
 
-// Takes the ring of a consumer of `flow`, for a unit that pops there itself.
+// Takes all rings of a consumer of `flow`, one for each of the flow's lanes, for a unit that pops there itself.
 //
 // Ownership: `*rings` is the caller's, until zsr_rings_leave(). `flow` and `options`, which may be NULL, stay the caller's.
 // Blocks: until controller and agent have answered, for at most 20 s.
@@ -725,7 +725,7 @@ zsr_status zsr_rings_member(const struct zsr_rings *rings, const char **member);
 // Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
 zsr_status zsr_rings_count(const struct zsr_rings *rings, size_t *count);
 
-// Ring number `index`, from 0, in the order of the flow's consumers.
+// Ring number `index`, from 0: of a producer in the order of the flow's consumers, of a consumer in that of its lanes.
 //
 // Ownership: `ring` is the caller's, and `ring->size` has to be sizeof(zsr_ring) (ZSR_RING_INIT). What it points to is the
 // handle's: before that ends, no unit may use the memory any more, and a CUDA program has unregistered it if `ring->gpu` is 0.

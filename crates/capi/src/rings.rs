@@ -68,7 +68,7 @@ pub unsafe extern "C" fn zsr_rings_produce(
     unsafe { attach(flow, options, rings, Role::Producer) }
 }
 
-/// Takes the ring of a consumer of `flow`, for a unit that pops there itself.
+/// Takes all rings of a consumer of `flow`, one for each of the flow's lanes, for a unit that pops there itself.
 ///
 /// Ownership: `*rings` is the caller's, until zsr_rings_leave(). `flow` and `options`, which may be NULL, stay the caller's.
 /// Blocks: until controller and agent have answered, for at most 20 s.
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn zsr_rings_count(rings: *const zsr_rings, count: *mut us
     unsafe { within(rings, |r| put(count, "count", r.names.len()).map(|()| ZSR_OK)) }
 }
 
-/// Ring number `index`, from 0, in the order of the flow's consumers.
+/// Ring number `index`, from 0: of a producer in the order of the flow's consumers, of a consumer in that of its lanes.
 ///
 /// Ownership: `ring` is the caller's, and `ring->size` has to be sizeof(zsr_ring) (ZSR_RING_INIT). What it points to is the
 /// handle's: before that ends, no unit may use the memory any more, and a CUDA program has unregistered it if `ring->gpu` is 0.

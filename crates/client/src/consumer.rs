@@ -1,21 +1,20 @@
 //! A program that pops records of a flow, where they lie in its ring.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zsr_api::controller as proto;
 use zsr_records::{Combiner, Schema};
-use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
-use zsr_ring::{Consumer, Held, PopError, Ring};
+use zsr_ring::segment::{Segment, SegmentReadError};
+use zsr_ring::{Held, PopError, Ring};
 
 use crate::contact::Contact;
 use crate::counts::Counts;
 use crate::error::ProgramError;
 use crate::flow::{Found, Options, get};
-use crate::pu::{self, Pass};
+use crate::lanes::{Lanes, Look};
 use crate::reach::members_here;
-use crate::session::{Session, with_pass};
+use crate::session::Session;
 
 /// The popping side of one member of a flow.
 ///
@@ -26,9 +25,7 @@ pub struct FlowConsumer {
     flow: String,
     member: String,
     schema: Option<Schema>,
-    reader: SegmentReader,
-    /// Items whose batches are held.
-    held: Held,
+    lanes: Lanes,
     counts: Arc<Counts>,
 }
 
@@ -43,7 +40,7 @@ pub enum Popped<'c> {
 }
 
 impl FlowConsumer {
-    /// Takes the ring of a consumer of `flow`.
+    /// Takes all rings of a consumer of `flow`.
     ///
     /// # Errors
     /// [`ProgramError`]: no system, flow or member of that name, rings taken by others.
@@ -56,38 +53,21 @@ impl FlowConsumer {
         let Found { flow: found, schema, .. } = Found::of(&session, flow, options)?;
         let mut why = None;
         for member in members_here(flow, &found.consumers, options.member.as_deref())? {
-            for ring in &member.rings {
-                let (socket, name, cancel) = (Path::new(&ring.programs), &ring.name, &options.cancel);
-                let attach = |pass: Option<&Pass>| pu::attach_consumer_by(pass, socket, name, cancel.clone());
-                let taken = with_pass(|| session.pass(name), attach);
-                match taken {
-                    Ok(ring) => {
-                        let reader = SegmentReader::new(ring);
-                        // Of a producer's segments, each consumer of a load balance gets some.
-                        let some = found.kind() == proto::FlowKind::LoadBalance;
-                        let counts = Arc::<Counts>::default();
-                        counts.wait_for("items");
-                        return Ok(FlowConsumer {
-                            session,
-                            flow: flow.to_owned(),
-                            member: member.name.clone(),
-                            schema,
-                            reader: if some { reader.with_gaps() } else { reader },
-                            held: Held::default(),
-                            counts,
-                        });
-                    }
-                    Err(e) => why = why.or(Some(e)),
+            match Lanes::take(&session, &found, member, options) {
+                Ok(lanes) => {
+                    let counts = Arc::<Counts>::default();
+                    counts.wait_for("items");
+                    let (flow, member) = (flow.to_owned(), member.name.clone());
+                    return Ok(FlowConsumer { session, flow, member, schema, lanes, counts });
                 }
+                Err(e) => why = why.or(Some(e)),
             }
         }
-        Err(match why {
-            Some(e) => e,
-            None => ProgramError::Ended {
-                flow: flow.to_owned(),
-                why: "it has no consumer ring on this machine".to_owned(),
-            },
-        })
+        let none = || ProgramError::Ended {
+            flow: flow.to_owned(),
+            why: "it has no consumer on this machine".to_owned(),
+        };
+        Err(why.unwrap_or_else(none))
     }
 
     /// The member that it is.
@@ -113,7 +93,7 @@ impl FlowConsumer {
     /// no segment or does not follow the last one ([`ProgramError::Pop`]).
     pub fn pop(&mut self) -> Result<Option<Batch<'_>>, ProgramError> {
         self.has_room()?;
-        let waited = self.reader.consumer().wait_some();
+        let waited = self.lanes.wait(|| false, None);
         match self.found(waited)? {
             Popped::Batch(batch) => Ok(Some(batch)),
             Popped::Nothing | Popped::End => Ok(None),
@@ -162,20 +142,21 @@ impl FlowConsumer {
     /// As [`pop`](Self::pop).
     pub fn pop_timeout(&mut self, time: Duration) -> Result<Popped<'_>, ProgramError> {
         self.has_room()?;
-        let waited = self.reader.consumer().wait_timeout(time).map(|view| view.keep());
+        let waited = self.lanes.wait(|| false, Instant::now().checked_add(time));
         self.found(waited)
     }
 
     /// The newest batch, waiting for one as long as it takes; older ones are popped unread, and [counted](Self::counts). `None` at the
     /// end of the stream. For who wants to know what is so now, such as a price: its ring never fills, however late it looks.
     ///
-    /// [`Batch::newest`] is the newest record of all. In a flow of several producers, that is the one that came last, whoever pushed it.
+    /// [`Batch::newest`] is the newest record of all. In a flow of several producers, that is the one that came last, whoever pushed it;
+    /// in one with [lanes](Self::lanes), the one that came last by one of them, and by another with the next call.
     ///
     /// # Errors
     /// As [`pop`](Self::pop).
     pub fn pop_newest(&mut self) -> Result<Option<Batch<'_>>, ProgramError> {
         self.has_room()?;
-        let waited = self.reader.consumer().wait_some();
+        let waited = self.lanes.wait(|| false, None);
         match self.newest(waited)? {
             Popped::Batch(batch) => Ok(Some(batch)),
             Popped::Nothing | Popped::End => Ok(None),
@@ -188,14 +169,18 @@ impl FlowConsumer {
     /// As [`pop`](Self::pop).
     pub fn pop_newest_timeout(&mut self, time: Duration) -> Result<Popped<'_>, ProgramError> {
         self.has_room()?;
-        let waited = self.reader.consumer().wait_timeout(time).map(|view| view.keep());
+        let waited = self.lanes.wait(|| false, Instant::now().checked_add(time));
         self.newest(waited)
     }
 
-    /// The last batch in the ring, if waiting for one has gone well.
+    /// The last batch of a lane, if waiting for one has gone well.
     fn newest(&mut self, waited: Result<(), PopError>) -> Result<Popped<'_>, ProgramError> {
-        while waited.is_ok() && self.reader.consumer().unread().is_ok_and(|items| items > 1) {
-            self.found(Ok(()))?;
+        if waited.is_ok() {
+            for lane in 0..self.lanes.count() {
+                while self.lanes.at(lane).reader.consumer().unread().is_ok_and(|items| items > 1) {
+                    self.found_at(lane)?;
+                }
+            }
         }
         self.found(waited)
     }
@@ -205,7 +190,7 @@ impl FlowConsumer {
     /// # Errors
     /// It was cancelled.
     pub(crate) fn wait(&mut self, time: Duration) -> Result<(), ProgramError> {
-        match self.reader.consumer().wait_timeout(time).map(|view| view.keep()) {
+        match self.lanes.wait(|| false, Instant::now().checked_add(time)) {
             Err(e @ PopError::Cancelled) => Err(SegmentReadError::from(e).into()),
             // The next look says what there is.
             _ => Ok(()),
@@ -218,11 +203,13 @@ impl FlowConsumer {
     /// As [`pop`](Self::pop).
     pub(crate) fn has_some(&mut self) -> Result<Option<bool>, ProgramError> {
         self.has_room()?;
-        match self.reader.consumer().unread() {
-            Ok(_) => Ok(Some(true)),
-            Err(PopError::Empty) => Ok(Some(false)),
-            Err(PopError::Closed) => Ok(None),
-            Err(e) => self.found(Err(e)).map(|_| Some(false)),
+        match self.lanes.look() {
+            Look::Nothing => Ok(Some(false)),
+            Look::End => Ok(None),
+            Look::At(lane) => match self.lanes.at(lane).reader.consumer().unread() {
+                Ok(_) => Ok(Some(true)),
+                Err(e) => Err(self.failed(e.into())),
+            },
         }
     }
 
@@ -232,48 +219,72 @@ impl FlowConsumer {
     /// As [`pop`](Self::pop).
     pub fn pop_unless(&mut self, stop: impl Fn() -> bool) -> Result<Popped<'_>, ProgramError> {
         self.has_room()?;
-        let waited = self.reader.consumer().wait_unless(stop);
+        let waited = self.lanes.wait(stop, None);
         self.found(waited)
     }
 
-    /// What is in the ring, if waiting for it has gone well.
+    /// What is in a ring, if waiting for it has gone well.
     fn found(&mut self, waited: Result<(), PopError>) -> Result<Popped<'_>, ProgramError> {
-        let segment = match waited {
-            Ok(()) => self.reader.try_next_segment(),
-            Err(e) => Err(e.into()),
-        };
-        match segment {
+        match waited {
+            Ok(()) if self.lanes.count() == 1 => self.found_at(0),
+            Ok(()) => match self.lanes.look() {
+                Look::At(lane) => self.found_at(lane),
+                Look::Nothing => Ok(Popped::Nothing),
+                Look::End => Ok(Popped::End),
+            },
+            Err(PopError::Closed) => Ok(Popped::End),
+            Err(e) => Err(self.failed(e.into())),
+        }
+    }
+
+    /// What is in this lane, where something is.
+    fn found_at(&mut self, at: usize) -> Result<Popped<'_>, ProgramError> {
+        let lane = self.lanes.at(at);
+        match lane.reader.try_next_segment() {
             Ok(segment) => {
-                let (counts, held) = (&*self.counts, &mut self.held);
-                Ok(Popped::Batch(Batch { segment: Some(segment), counts, held }))
+                let (counts, held) = (&*self.counts, &mut lane.held);
+                Ok(Popped::Batch(Batch { segment: Some(segment), counts, held, lane: at }))
             }
             Err(SegmentReadError::Ring(PopError::Closed)) => Ok(Popped::End),
-            Err(SegmentReadError::Ring(PopError::Empty | PopError::TimedOut)) => Ok(Popped::Nothing),
-            Err(SegmentReadError::Ring(e @ PopError::Aborted(_))) => Err(ended(&self.session, &self.flow, e)),
-            Err(e) => Err(e.into()),
+            Err(SegmentReadError::Ring(PopError::Empty)) => Ok(Popped::Nothing),
+            Err(e) => Err(failed(&self.session, &self.flow, e)),
         }
+    }
+
+    fn failed(&self, e: SegmentReadError) -> ProgramError {
+        failed(&self.session, &self.flow, e)
     }
 
     /// Gives back the memory of a batch that was [held](Batch::hold). What is held no more, or was not, is passed over.
     pub fn give_back(&mut self, held: &HeldBatch) {
-        self.held.give_back(held.number, self.reader.consumer());
+        let lane = self.lanes.at(held.lane);
+        lane.held.give_back(held.number, lane.reader.consumer());
     }
 
     /// How many items are popped and not given back, and how many the ring has. What is given back while something older is
-    /// [held](Batch::hold) counts until that is given back, too.
+    /// [held](Batch::hold) counts until that is given back, too. Of several lanes, those of the one with the most.
     pub fn held(&mut self) -> (usize, usize) {
-        let ring = self.reader.consumer();
-        (ring.held(), ring.spec().capacity() as usize)
+        let held = self.lanes.consumers().map(|ring| (ring.held(), ring.spec().capacity() as usize));
+        held.max().unwrap_or_default()
     }
 
-    /// Its ring, for whoever maps the memory once more.
-    pub fn ring(&mut self) -> &Arc<Ring> {
-        self.reader.consumer().ring()
+    /// How many rings it has. A flow with lanes has several for each consumer, and each is filled from some of the producers. Records
+    /// of one producer come in order; the lanes are read in turns.
+    pub fn lanes(&self) -> usize {
+        self.lanes.count()
+    }
+
+    /// Its ring, for whoever maps the memory once more; none where it has several.
+    pub fn ring(&mut self) -> Option<&Arc<Ring>> {
+        match self.lanes.count() {
+            1 => Some(self.lanes.at(0).reader.consumer().ring()),
+            _ => None,
+        }
     }
 
     /// Tells the flow at once that this program pops no more, and keeps what is [held](Batch::hold) where it is.
     pub fn abort(&mut self) {
-        self.reader.consumer().abort();
+        self.lanes.abort();
     }
 
     /// Whether more can come before batches that are [held](Batch::hold) are given back.
@@ -281,20 +292,28 @@ impl FlowConsumer {
     /// # Errors
     /// [`ProgramError::AllHeld`].
     fn has_room(&mut self) -> Result<(), ProgramError> {
-        let ring = self.reader.consumer();
-        let items = ring.spec().capacity();
-        if ring.held() < items as usize {
-            return Ok(());
+        for ring in self.lanes.consumers() {
+            let items = ring.spec().capacity();
+            if ring.held() < items as usize {
+                continue;
+            }
+            if let Err(PopError::Empty) = ring.peek_at_most(1).map(|view| view.keep()) {
+                return Err(ProgramError::AllHeld { flow: self.flow.clone(), items });
+            }
         }
-        match ring.peek_at_most(1).map(|view| view.keep()) {
-            Err(PopError::Empty) => Err(ProgramError::AllHeld { flow: self.flow.clone(), items }),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Leaves: what was not popped, or [kept](Batch::keep), or is [held](Batch::hold), is for the next program.
     pub fn leave(self) {
-        Consumer::detach(self.reader.into_consumer());
+        self.lanes.leave();
+    }
+}
+
+fn failed(session: &Session, flow: &str, e: SegmentReadError) -> ProgramError {
+    match e {
+        SegmentReadError::Ring(e @ PopError::Aborted(_)) => ended(session, flow, e),
+        e => e.into(),
     }
 }
 
@@ -316,6 +335,7 @@ pub struct Batch<'c> {
     segment: Option<Segment<'c>>,
     counts: &'c Counts,
     held: &'c mut Held,
+    lane: usize,
 }
 
 /// Records that are popped and still lie in the ring, until they are [given back](FlowConsumer::give_back). For languages whose
@@ -323,6 +343,8 @@ pub struct Batch<'c> {
 #[derive(Debug)]
 pub struct HeldBatch {
     number: u64,
+    /// Whose ring it lies in.
+    lane: usize,
     /// The first record's first byte, or that of its length. It can be read until the batch is given back or the consumer is dropped.
     pub begin: *const u8,
     /// How many bytes.
@@ -375,7 +397,7 @@ impl Batch<'_> {
             number = segment.hold();
             self.held.add(number);
         }
-        HeldBatch { number, begin, bytes, records, record_size }
+        HeldBatch { number, lane: self.lane, begin, bytes, records, record_size }
     }
 
     /// Leaves the batch in the ring without the first `done` of its records: the others come next again, here or at the next

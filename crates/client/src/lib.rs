@@ -42,6 +42,7 @@ mod counts;
 mod error;
 mod events;
 mod flow;
+mod lanes;
 pub mod lock;
 mod place;
 mod priority;

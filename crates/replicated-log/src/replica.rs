@@ -48,7 +48,7 @@ impl Log {
     ) -> Result<Replica<S>, LogError> {
         let options = Options { member: Some(member.to_owned()), cancel, ..Options::default() };
         let mut orders = FlowConsumer::attach(&self.contact, &self.name, &options)?;
-        if orders.ring().snapshot().tail.counter != 0 {
+        if orders.ring().is_none_or(|ring| ring.snapshot().tail.counter != 0) {
             orders.leave();
             return Err(self.not_the_first(member, "another program has popped from its ring before"));
         }

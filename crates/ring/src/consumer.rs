@@ -1,5 +1,6 @@
 //! The popping end of a ring.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -395,6 +396,28 @@ impl Consumer {
         }
         self.own.store(to_raw(word, self.spec.byte_order()), Ordering::Release);
     }
+}
+
+/// Waits until one of `rings` has an item, or something to say other than that it has none, or `stop` says that there is something else to
+/// do. `stop` is asked often.
+///
+/// # Errors
+/// [`PopError::Closed`] when all have ended. [`PopError::Cancelled`], by the token of the first that has not.
+pub fn wait_for_any(rings: &mut [&mut Consumer], stop: impl Fn() -> bool) -> Result<(), PopError> {
+    let has_some = |ring: &mut Consumer| !matches!(ring.unread(), Err(PopError::Empty | PopError::Closed));
+    while let Some(at) = rings.iter_mut().position(|ring| ring.unread() != Err(PopError::Closed)) {
+        // The wait for one ring looks at those behind it as often. Those before it have ended.
+        let (before, behind) = rings.split_at_mut(at + 1);
+        let (ring, behind) = (&mut before[at], RefCell::new(behind));
+        let others_have = || behind.borrow_mut().iter_mut().any(|ring| has_some(ring));
+        match ring.wait_unless(|| stop() || others_have()) {
+            Err(PopError::Closed) => {}
+            Err(PopError::Cancelled) => return Err(PopError::Cancelled),
+            // Whoever looks at the ring sees what is wrong.
+            Ok(()) | Err(_) => return Ok(()),
+        }
+    }
+    Err(PopError::Closed)
 }
 
 impl End for Consumer {

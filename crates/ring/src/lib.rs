@@ -49,7 +49,7 @@ mod words;
 
 pub use abi::{ABI_VERSION, ByteOrder, ControlWord, Flags, Geometry, GeometryError};
 pub use carry_over::NotInRing;
-pub use consumer::{Consumer, View};
+pub use consumer::{Consumer, View, wait_for_any};
 pub use error::{AbortOrigin, PopError, PushError};
 pub use held::Held;
 pub use null_switch::{NullSwitch, NullSwitchError};

@@ -2,6 +2,7 @@
 
 use super::build::Builder;
 use super::diag::Place;
+use super::limits::MAX_LANES;
 use super::model::{Endpoint, Flow, FlowKind, RingRole};
 use super::read::{Reader, Table};
 use super::rules;
@@ -9,11 +10,12 @@ use super::settings;
 use super::yaml::Node;
 
 /// Keys of a flow beside its settings'.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "kind",
     "producers",
     "consumers",
+    "lanes",
     "item_size",
     "ring_size",
     "schema",
@@ -62,6 +64,13 @@ impl Builder<'_> {
         let consumers = self.members(&table, "consumers");
         let place = table.place_of("consumers");
         self.reader.obey(place, rules::consumers(&table.what, kind, consumers.len()));
+        let lanes =
+            self.reader.integer(&table, "lanes", 1..=MAX_LANES as u64).map_or(1, |at| at.value as usize);
+        // Without producers there is another fault to tell.
+        if !producers.is_empty() {
+            let place = table.place_of("lanes");
+            self.reader.obey(place, rules::lanes(&table.what, kind, lanes, producers.len()));
+        }
         let (item_size, ring_size) = self.flow_sizes(&table, &producers, &consumers);
         let members = Members {
             flow: &name.value,
@@ -70,6 +79,7 @@ impl Builder<'_> {
             ring_size,
             kind,
             consumers: consumers.len(),
+            lanes,
         };
         let (producers, consumers) = self.make_endpoints(&members, producers, consumers);
         self.check_hosts(&table, &producers, &consumers);
@@ -81,12 +91,13 @@ impl Builder<'_> {
         if table.get("routing").is_some() {
             self.reader.obey(table.place_of("routing"), rules::is_routed(&table.what, kind));
         }
-        let data = self.flow_data(&table, shared, kind.lanes(consumers.len()), item_size);
+        let data = self.flow_data(&table, shared, kind.rings_per_producer(consumers.len()), item_size);
         self.topology.flows.push(Flow {
             name: name.value.clone(),
             kind,
             producers,
             consumers,
+            lanes,
             item_size,
             settings: read.settings,
             max_batch_rule: read.max_batch,
@@ -215,6 +226,7 @@ pub(crate) struct Members<'f> {
     pub ring_size: u32,
     pub kind: FlowKind,
     pub consumers: usize,
+    pub lanes: usize,
 }
 
 impl Builder<'_> {
@@ -225,16 +237,17 @@ impl Builder<'_> {
         producers: Vec<super::members::Member>,
         consumers: Vec<super::members::Member>,
     ) -> (Vec<Endpoint>, Vec<Endpoint>) {
-        let lanes = members.kind.lanes(consumers.len());
-        let rings = producers.len().saturating_mul(lanes).saturating_add(consumers.len());
-        let workers = |kind: FlowKind, consumers: usize| if kind.copies() { 1 } else { consumers };
+        let per_producer = members.kind.rings_per_producer(consumers.len());
+        let of_consumers = consumers.len() * members.lanes;
+        let rings = producers.len().saturating_mul(per_producer).saturating_add(of_consumers);
+        let workers = |kind: FlowKind, rings: usize| if kind.copies() { 1 } else { rings };
         let before = self.topology.flows.iter();
         let (used, busy) = before.fold((0, 0), |(rings, busy), flow| {
             let members = flow.producers.iter().chain(&flow.consumers);
             let of_flow: usize = members.map(|m| m.rings.len()).sum();
-            (rings + of_flow, busy + workers(flow.kind, flow.consumers.len()))
+            (rings + of_flow, busy + workers(flow.kind, flow.consumers.len() * flow.lanes))
         });
-        let needed = (rings.saturating_add(used), busy + workers(members.kind, consumers.len()));
+        let needed = (rings.saturating_add(used), busy + workers(members.kind, of_consumers));
         if !self.reader.obey(members.place, rules::room(needed.0, needed.1)) {
             return (Vec::new(), Vec::new());
         }
@@ -257,7 +270,8 @@ impl Builder<'_> {
             .into_iter()
             .map(|m| {
                 let name = format!("{}.{}", members.flow, m.label);
-                self.endpoint(members, m, RingRole::Consumer, vec![name])
+                let rings = (0..members.lanes).map(|lane| rules::lane_name(&name, lane)).collect();
+                self.endpoint(members, m, RingRole::Consumer, rings)
             })
             .collect();
         (producers, consumers)

@@ -164,8 +164,8 @@ impl Builder<'_> {
         }
         let what = rules::flow(flow.flow);
         let needed = match role {
-            RingRole::Producer => flow.kind.lanes(flow.consumers),
-            RingRole::Consumer => 1,
+            RingRole::Producer => flow.kind.rings_per_producer(flow.consumers),
+            RingRole::Consumer => flow.lanes,
         };
         if needed != 0 {
             self.reader.obey(place, rules::ring_count(&what, &label, role, rings.len(), needed));

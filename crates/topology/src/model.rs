@@ -379,7 +379,7 @@ impl FlowKind {
     }
 
     /// Whether a producer has a ring for each consumer, and chooses one by the flow's routing. Else it has one ring.
-    pub fn has_lanes(self) -> bool {
+    pub fn routes(self) -> bool {
         match self {
             FlowKind::Shuffle => true,
             FlowKind::LoadBalance | FlowKind::Replicate => false,
@@ -403,8 +403,8 @@ impl FlowKind {
     }
 
     /// Rings that each producer of a flow with `consumers` consumers has.
-    pub fn lanes(self, consumers: usize) -> usize {
-        if self.has_lanes() { consumers } else { 1 }
+    pub fn rings_per_producer(self, consumers: usize) -> usize {
+        if self.routes() { consumers } else { 1 }
     }
 }
 
@@ -440,6 +440,8 @@ pub struct Flow {
     pub producers: Vec<Endpoint>,
     /// Members that pop, at least one.
     pub consumers: Vec<Endpoint>,
+    /// Rings of each consumer. Each has a worker, which reads from some of the producers.
+    pub lanes: usize,
     /// Bytes of an item in all of its rings.
     pub item_size: u32,
     /// Settings that can be changed while the flow runs. `doorbell` is as the file says, or the default.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use zsr_records::Fault;
 
 use super::data::fits_item;
-use super::limits::{MAX_MEMBERS, MAX_RINGS, MAX_WORKERS};
+use super::limits::{MAX_LANES, MAX_MEMBERS, MAX_RINGS, MAX_WORKERS};
 use super::model::{FlowKind, RingRole};
 use super::units;
 
@@ -99,6 +99,32 @@ pub fn consumers(what: &str, kind: FlowKind, count: usize) -> Result<(), Fault> 
     Err(Fault::new(message, format!("at most {MAX_MEMBERS} consumers")))
 }
 
+/// Lanes of the consumers of a shuffle with so many producers: none would have nobody to read from.
+pub fn lanes(what: &str, kind: FlowKind, lanes: usize, producers: usize) -> Result<(), Fault> {
+    if lanes == 1 {
+        return Ok(());
+    }
+    if !kind.routes() {
+        let message = format!("{what} is a {} with {lanes} lanes", kind.word());
+        return Err(Fault::new(message, "no lanes, or kind: shuffle"));
+    }
+    let most = producers.min(MAX_LANES);
+    if (1..=most).contains(&lanes) {
+        return Ok(());
+    }
+    let message = format!("{what} has {lanes} lanes for {producers} producers");
+    let expected = match most {
+        0 | 1 => "1 lane: each lane reads from producers of its own".to_owned(),
+        most => format!("1 to {most} lanes: each reads from producers of its own"),
+    };
+    Err(Fault::new(message, expected))
+}
+
+/// The name of a consumer's ring, where `ring` is that of its first lane.
+pub fn lane_name(ring: &str, lane: usize) -> String {
+    if lane == 0 { ring.to_owned() } else { format!("{ring}~lane{}", lane + 1) }
+}
+
 /// As many rings and workers as the switch program has room for, over all flows.
 pub fn room(rings: usize, workers: usize) -> Result<(), Fault> {
     for (what, count, room) in [("rings", rings, MAX_RINGS), ("consumer rings", workers, MAX_WORKERS)] {
@@ -114,7 +140,7 @@ pub fn room(rings: usize, workers: usize) -> Result<(), Fault> {
 
 /// Only a shuffle's items are routed.
 pub fn is_routed(what: &str, kind: FlowKind) -> Result<(), Fault> {
-    if kind.has_lanes() {
+    if kind.routes() {
         return Ok(());
     }
     let message = format!("{what} is a {}: its items are not routed", kind.word());

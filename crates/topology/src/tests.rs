@@ -375,6 +375,9 @@ fn flows() {
     one_error("workload:", &second("h1").replace("name: g", "name: f"), 18, 11, "two flows are named 'f'");
     one_error("  - name: f", "  - name: h1", 15, 11, "has the name of a host or switch");
     let flow = |line: &str| format!("[h2.in]\n    {line}");
+    one_error("[h2.in]", &flow("lanes: 2"), 18, 12, "flow 'f' has 2 lanes for 1 producers");
+    one_error("[h2.in]", &flow("lanes: 0"), 18, 12, "'lanes' of flow 'f'");
+    one_error("[h2.in]", &flow("lanes: 17"), 18, 12, "'lanes' of flow 'f'");
     one_error("[h2.in]", &flow("max_batch: 6000"), 18, 16, "no multiple of the item size");
     one_error("[h2.in]", &flow("max_batch: 2000"), 18, 16, "hold no whole item");
     one_error("[h2.in]", &flow("max_batch: 8MiB"), 18, 16, "'max_batch' of flow 'f' is '8MiB'");

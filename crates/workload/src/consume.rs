@@ -1,7 +1,7 @@
 //! The consuming side: items from the ring, checked one by one, and written out if wanted.
 
 use zsr_ring::segment::{Segment, SegmentReadError, SegmentReader};
-use zsr_ring::{Consumer, PopError, RingStats};
+use zsr_ring::{Consumer, PopError, RingStats, wait_for_any};
 
 use super::drive::Meter;
 use super::error::WorkloadError;
@@ -27,6 +27,8 @@ pub(crate) struct Peer {
     next: Option<u64>,
     /// Synthetic items numbered from here on were never made.
     end: u64,
+    /// The consumer's ring that they come by, from 0.
+    pub lane: usize,
 }
 
 impl Peer {
@@ -57,6 +59,8 @@ pub(crate) struct Intake<'a> {
     pub verdict: Verification,
     /// Hash over the producers and numbers of all items in the order of their arrival.
     pub order: u64,
+    /// The ring that is read now.
+    lane: usize,
     /// Records of this consumer without their number in the producer's stream can't be checked by turns.
     check_keys: bool,
 }
@@ -94,59 +98,86 @@ impl<'a> Intake<'a> {
             peers,
             verdict: Verification::default(),
             order: 0,
+            lane: 0,
             check_keys: prepared.flow == FlowKind::Shuffle && prepared.router.uses_key(),
         }
     }
 
-    /// Takes everything out of `ring` until its stream ends. Gives the handle's own counts.
-    pub fn drain(&mut self, ring: Consumer) -> (RingStats, Result<(), WorkloadError>) {
-        let (stats, result) =
-            if self.prepared.is_synthetic() { self.drain_items(ring) } else { self.drain_segments(ring) };
+    /// Takes everything out of `rings` until their streams end. Gives the handles' own counts.
+    pub fn drain(&mut self, mut rings: Vec<Consumer>) -> (Vec<RingStats>, Result<(), WorkloadError>) {
+        let result;
+        if self.prepared.is_synthetic() {
+            result = self.drain_items(&mut rings);
+        } else {
+            let mut readers: Vec<SegmentReader> = rings.drain(..).map(SegmentReader::new).collect();
+            result = self.drain_segments(&mut readers);
+            // Handles of streams that broke off are dropped as they are, which tells their producers.
+            rings.extend(readers.into_iter().map(SegmentReader::into_consumer));
+        }
         let finish = |output: &mut Option<OutputFile>| match output {
             Some(output) => Ok(output.finish()?),
             None => Ok(()),
         };
+        let stats = rings.iter_mut().map(Consumer::stats).collect();
         (stats, result.and_then(|()| finish(&mut self.output)))
     }
 
-    fn drain_items(&mut self, mut ring: Consumer) -> (RingStats, Result<(), WorkloadError>) {
-        let result = loop {
-            match ring.wait() {
-                Ok(view) => {
-                    if let Err(e) = self.items(view.bytes()) {
-                        break Err(e);
-                    }
+    fn drain_items(&mut self, rings: &mut [Consumer]) -> Result<(), WorkloadError> {
+        loop {
+            let mut found = false;
+            for (lane, ring) in rings.iter_mut().enumerate() {
+                self.lane = lane;
+                match ring.peek() {
+                    Ok(view) => self.items(view.bytes())?,
+                    Err(PopError::Empty | PopError::Closed) => continue,
+                    Err(cause) => return Err(self.broken(cause)),
                 }
-                Err(PopError::Closed) => break Ok(()),
-                Err(cause) => break Err(WorkloadError::Pop { ring: self.name.to_owned(), cause }),
+                found = true;
             }
-        };
-        (ring.stats(), result)
+            if !found && !self.wait(&mut rings.iter_mut().collect::<Vec<_>>())? {
+                return Ok(());
+            }
+        }
     }
 
-    fn drain_segments(&mut self, ring: Consumer) -> (RingStats, Result<(), WorkloadError>) {
-        let mut reader = SegmentReader::new(ring);
-        let result = loop {
-            match reader.next_segment() {
-                Ok(segment) => {
-                    if let Err(e) = self.segment(&segment) {
-                        break Err(e);
+    fn drain_segments(&mut self, readers: &mut [SegmentReader]) -> Result<(), WorkloadError> {
+        loop {
+            let mut found = false;
+            for (lane, reader) in readers.iter_mut().enumerate() {
+                self.lane = lane;
+                match reader.try_next_segment() {
+                    Ok(segment) => self.segment(&segment)?,
+                    // Numbers are followed here, where what is missing and what came twice is told apart; the
+                    // segment comes with the next call.
+                    Err(SegmentReadError::Sequence { .. }) => {}
+                    Err(SegmentReadError::Fault(fault)) => {
+                        self.verdict.altered += 1;
+                        let text = || format!("an item is no sound segment: {fault}");
+                        self.verdict.note(self.name, None, text);
                     }
+                    Err(SegmentReadError::Ring(PopError::Empty | PopError::Closed)) => continue,
+                    Err(SegmentReadError::Ring(cause)) => return Err(self.broken(cause)),
                 }
-                // Numbers are followed here, where what is missing and what came twice is told apart; the
-                // segment comes with the next call.
-                Err(SegmentReadError::Sequence { .. }) => {}
-                Err(SegmentReadError::Fault(fault)) => {
-                    self.verdict.altered += 1;
-                    self.verdict.note(self.name, None, || format!("an item is no sound segment: {fault}"));
-                }
-                Err(SegmentReadError::Ring(PopError::Closed)) => break Ok(()),
-                Err(SegmentReadError::Ring(cause)) => {
-                    break Err(WorkloadError::Pop { ring: self.name.to_owned(), cause });
-                }
+                found = true;
             }
-        };
-        (reader.consumer().stats(), result)
+            let rings = readers.iter_mut().map(SegmentReader::consumer);
+            if !found && !self.wait(&mut rings.collect::<Vec<_>>())? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for items; `false`: all streams have ended.
+    fn wait(&self, rings: &mut [&mut Consumer]) -> Result<bool, WorkloadError> {
+        match wait_for_any(rings, || false) {
+            Ok(()) => Ok(true),
+            Err(PopError::Closed) => Ok(false),
+            Err(cause) => Err(self.broken(cause)),
+        }
+    }
+
+    fn broken(&self, cause: PopError) -> WorkloadError {
+        WorkloadError::Pop { ring: self.name.to_owned(), cause }
     }
 
     fn items(&mut self, bytes: &[u8]) -> Result<(), WorkloadError> {
@@ -174,6 +205,7 @@ impl<'a> Intake<'a> {
             });
             return;
         };
+        peer.lane = self.lane;
         peer.tally.bare(1, self.prepared.item_size);
         let mask = item::sequence_mask(bytes.len());
         if intact && peer.next.is_some_and(|next| next & mask == stamp.sequence) {
@@ -250,6 +282,7 @@ impl<'a> Intake<'a> {
             });
             return Ok(());
         };
+        peer.lane = self.lane;
         let producer = self.producers.get(header.producer as usize).map(String::as_str);
         let (found, expected) = (header.sequence, peer.next.unwrap_or(0));
         if found >= expected && self.prepared.flow == FlowKind::LoadBalance {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use zsr_ring::{Cancel, Consumer, Producer, RingStats};
 
-use zsr_topology::Topology;
+use zsr_topology::{Endpoint, Topology};
 
 use super::compare::{Received, compare};
 use super::consume::{Intake, Peer};
@@ -88,8 +88,8 @@ pub struct FlowInput<'a> {
     pub stock: Stock,
     /// Handles of each producer's rings, in the order of the flow's lists.
     pub producers: Vec<Vec<Producer>>,
-    /// Handles of the consumer rings.
-    pub consumers: Vec<Consumer>,
+    /// Handles of each consumer's rings, likewise.
+    pub consumers: Vec<Vec<Consumer>>,
     /// Records per second that each producer keeps to; `None`, or nothing here: as many as it can push.
     pub producer_paces: Vec<Option<u32>>,
     /// Records per second that each consumer keeps to, likewise.
@@ -141,7 +141,7 @@ enum Done {
 struct ConsumerDone {
     flow: usize,
     number: usize,
-    ring: RingOutcome,
+    rings: Vec<RingOutcome>,
     peers: Vec<Peer>,
     order: u64,
     verdict: Verification,
@@ -244,7 +244,7 @@ pub fn run_flow(
 fn collect(topology: &Topology, outcome: &mut FlowOutcome, results: &mut Vec<Done>) {
     let Some(flow) = topology.flows.get(outcome.flow) else { return };
     outcome.complete = true;
-    let lanes = flow.kind.lanes(flow.consumers.len());
+    let lanes = flow.kind.rings_per_producer(flow.consumers.len());
     let mut pushed = vec![vec![Tally::default(); lanes]; flow.producers.len()];
     let mut consumers = Vec::new();
     let mut errors = Vec::new();
@@ -281,7 +281,7 @@ fn collect(topology: &Topology, outcome: &mut FlowOutcome, results: &mut Vec<Don
     compare(flow.kind, &producers, &pushed, &received, &mut verdict);
     drop(received);
     for done in consumers {
-        outcome.consumer_rings.push(done.ring);
+        outcome.consumer_rings.extend(done.rings);
         outcome.verification.merge(done.verdict);
         errors.extend(done.error);
     }
@@ -320,8 +320,7 @@ enum Job<'a> {
         prepared: &'a Prepared,
         producers: Vec<String>,
         name: String,
-        ring: usize,
-        handle: Consumer,
+        rings: Vec<(usize, Consumer)>,
         output: Option<OutputFile>,
         pace: Option<u32>,
     },
@@ -343,21 +342,20 @@ fn jobs_of<'a>(
     let Some(flow) = topology.flows.get(index) else {
         return Err(wrong("?", format!("index {index}"), format!("one below {}", topology.flows.len())));
     };
-    let shape: Vec<usize> = producers.iter().map(Vec::len).collect();
-    let wanted: Vec<usize> = flow.producers.iter().map(|p| p.rings.len()).collect();
-    if shape != wanted || consumers.len() != flow.consumers.len() {
-        let (found, wanted) = (
-            format!("{shape:?} producer rings and {} consumer rings", consumers.len()),
-            format!("{wanted:?} and {}", flow.consumers.len()),
-        );
-        return Err(wrong(&flow.name, found, wanted));
+    let shapes =
+        [producers.iter().map(Vec::len).collect(), consumers.iter().map(Vec::len).collect::<Vec<_>>()];
+    let of = |members: &[Endpoint]| members.iter().map(|member| member.rings.len()).collect();
+    let wanted: [Vec<usize>; 2] = [of(&flow.producers), of(&flow.consumers)];
+    if shapes != wanted {
+        let text = |[p, c]: &[Vec<usize>; 2]| format!("{p:?} producer rings and {c:?} consumer rings");
+        return Err(wrong(&flow.name, text(&shapes), text(&wanted)));
     }
     let ring_name = |ring: usize| topology.rings.get(ring).map_or_else(String::new, |r| r.name.clone());
     let mut jobs = Vec::new();
     let mut feeds = stock.into_feeds()?.into_iter();
     // Consumers first, so that rings fill up as late as possible.
-    for (number, (endpoint, handle)) in flow.consumers.iter().zip(consumers).enumerate() {
-        let ring = endpoint.rings.first().copied().unwrap_or(0);
+    for (number, (endpoint, handles)) in flow.consumers.iter().zip(consumers).enumerate() {
+        let name = endpoint.rings.first().map_or_else(String::new, |ring| ring_name(*ring));
         let output = match output {
             Some(plan) => plan.open(index, number)?,
             None => None,
@@ -367,9 +365,8 @@ fn jobs_of<'a>(
             number,
             prepared,
             producers: flow.producers.iter().map(|p| p.name.clone()).collect(),
-            name: ring_name(ring),
-            ring,
-            handle,
+            name,
+            rings: endpoint.rings.iter().copied().zip(handles).collect(),
             output,
             pace: consumer_paces.get(number).copied().flatten(),
         });
@@ -428,20 +425,22 @@ impl Job<'_> {
                     error: result.err(),
                 }
             }
-            Job::Consumer { flow, number, prepared, producers, name, ring, handle, output, pace } => {
+            Job::Consumer { flow, number, prepared, producers, name, rings, output, pace } => {
                 let mut intake = Intake::new(&name, number, &producers, prepared, meter, output);
                 intake.pace = pace.map(|rate| Pace::new(rate, &control.cancel));
-                let (stats, result) = intake.drain(handle);
+                let (rings, handles): (Vec<usize>, Vec<Consumer>) = rings.into_iter().unzip();
+                let (stats, result) = intake.drain(handles);
                 let Intake { peers, order, verdict, .. } = intake;
-                let mut tally = Tally::default();
-                for peer in &peers {
-                    tally.add(&peer.tally);
-                }
-                let ring = RingOutcome { ring, tally, stats };
+                let of_lane = |(lane, (ring, stats)): (usize, (usize, RingStats))| {
+                    let mut tally = Tally::default();
+                    peers.iter().filter(|peer| peer.lane == lane).for_each(|peer| tally.add(&peer.tally));
+                    RingOutcome { ring, tally, stats }
+                };
+                let rings = rings.into_iter().zip(stats).enumerate().map(of_lane).collect();
                 Done::Consumer(Box::new(ConsumerDone {
                     flow,
                     number,
-                    ring,
+                    rings,
                     peers,
                     order,
                     verdict,

@@ -93,7 +93,7 @@ pub fn prepare(flow: &Flow, seed: u64) -> Result<Prepared, WorkloadError> {
         flow: flow.kind,
         kind,
         key: KeyReader::new(routing.key(), flow.workload.content(), &flow.schema),
-        router: Router::new(&routing, flow.kind.lanes(flow.consumers.len())),
+        router: Router::new(&routing, flow.kind.rings_per_producer(flow.consumers.len())),
         item_size: flow.item_size,
         seed,
         estimate,

@@ -106,7 +106,7 @@ fn input(prepared: &Prepared, producers: Vec<Vec<Producer>>, consumers: Vec<Cons
         prepared,
         stock: Stock::begin(prepared, producers.len(), KEPT).unwrap(),
         producers,
-        consumers,
+        consumers: consumers.into_iter().map(|ring| vec![ring]).collect(),
         producer_paces: Vec::new(),
         consumer_paces: Vec::new(),
     }

@@ -138,8 +138,9 @@ pub struct Programs {
     pub popped: u64,
 }
 
-/// Flow and members in a ring's name.
+/// Flow and members in a ring's name, which may end in that of a lane.
 fn parts(ring: &str) -> (usize, &str, Option<&str>) {
+    let (ring, _lane) = ring.split_once('~').unwrap_or((ring, ""));
     let mut parts = ring.split('.');
     let flow = parts.next().and_then(|f| f[1..].parse().ok()).unwrap_or(usize::MAX);
     (flow, parts.next().unwrap_or(""), parts.next())

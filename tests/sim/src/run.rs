@@ -155,6 +155,7 @@ fn request(flow: &NewFlow) -> proto::CreateFlowRequest {
         consumers: flow.consumers.iter().map(|h| member('c', *h)).collect(),
         item_size: flow.item_size,
         ring_size: flow.ring_size,
+        lanes: flow.lanes,
         settings: Some(settings),
         ..Default::default()
     }

@@ -17,6 +17,8 @@ pub struct NewFlow {
     pub kind: FlowKind,
     pub producers: Vec<usize>,
     pub consumers: Vec<usize>,
+    /// Rings of each consumer.
+    pub lanes: u32,
     pub item_size: u32,
     pub ring_size: u32,
     pub max_batch: u32,
@@ -248,10 +250,13 @@ impl Maker {
         let item_size = self.pick(&[16, 64, 256, 1024, 4096]);
         let most = self.pick(&[5, 50, 300]);
         let slots = self.pick(&[2, 4, 16, 64]);
+        let producers = self.hosts(2);
+        let most_lanes = if kind == FlowKind::Shuffle { producers.len() as u64 } else { 1 };
         NewFlow {
             name,
             kind,
-            producers: self.hosts(2),
+            lanes: 1 + self.rng.below(most_lanes) as u32,
+            producers,
             consumers: self.hosts(3),
             item_size,
             ring_size: item_size * slots,
@@ -343,7 +348,7 @@ impl Maker {
         let (at, us) = (self.time(), Duration::from_micros);
         let mut flow = NewFlow { policy: Policy::Wait, dead_after_us: None, items: 300, ..self.flow(name) };
         if self.rng.chance(0.6) {
-            flow.kind = FlowKind::Replicate;
+            (flow.kind, flow.lanes) = (FlowKind::Replicate, 1);
         }
         flow.ring_size = flow.item_size * self.pick(&[2, 4, 16]);
         let (idle, lossy) = (flow.consumers[0], flow.consumers[flow.consumers.len() - 1]);

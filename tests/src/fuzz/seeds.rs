@@ -190,6 +190,7 @@ fn of_the_controller() -> Vec<u8> {
         producers: member("h1"),
         consumers: member("h2"),
         item_size: 64,
+        lanes: 1,
         ring_size: 4096,
         settings: Some(settings),
         routing: "hash(id)".into(),

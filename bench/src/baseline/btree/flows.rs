@@ -149,7 +149,7 @@ pub fn hosts(
     let hosts = Hosts::new(requests.len() + 1, 1, &flows, MTU);
     let host = Host {
         tree: tree.clone(),
-        keys: zsr::consumer(&hosts, 0, 0),
+        keys: zsr::consumers(&hosts, 0, 0).remove(0),
         answers: zsr::producers(&hosts, 1, 0),
         out: vec![Vec::new(); requests.len()],
         pace,
@@ -157,7 +157,7 @@ pub fn hosts(
     };
     let reader = |(number, requests)| {
         let keys = zsr::producers(&hosts, 0, number).pop().expect("a ring to the host of the tree");
-        let answers = zsr::consumer(&hosts, 1, number);
+        let answers = zsr::consumers(&hosts, 1, number).remove(0);
         let number = number as u64;
         Part::Reader(Reader { requests, number, keys, answers, batch, tuples: Vec::new() })
     };

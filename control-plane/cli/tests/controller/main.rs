@@ -5,6 +5,7 @@ mod crowd;
 mod deaths;
 mod elsewhere;
 mod kinds;
+mod lanes;
 mod moves;
 mod refusals;
 mod rig;

@@ -76,6 +76,65 @@ fn a_consumer_pops_leaves_and_sees_the_end() {
 }
 
 #[test]
+fn a_consumer_of_a_flow_with_lanes_pops_from_all_of_its_rings() {
+    let system = System::up(HOSTS);
+    let lanes = ["--lanes", "2", "--item-size", "4KiB"];
+    system.well(&[&["flow", "create", "f", "-p", "h1", "h2", "-c", "h3"], &lanes[..]].concat());
+    let place = Place::at(system.root().join("s"));
+    let at = |member: &str| Options { member: Some(member.into()), ..Options::default() };
+    let mut producers = ["h1", "h2"].map(|m| FlowProducer::attach(&place, "f", &at(m)).expect("a producer"));
+    let cancel = Cancel::new();
+    let options = Options { cancel: cancel.clone(), ..Options::default() };
+    let mut consumer = FlowConsumer::attach(&place, "f", &options).expect("a consumer");
+    assert_eq!((consumer.lanes(), consumer.ring().is_none()), (2, true));
+    assert!(matches!(consumer.try_pop(), Ok(Popped::Nothing)));
+    assert!(matches!(consumer.pop_timeout(Duration::from_millis(1)), Ok(Popped::Nothing)));
+    assert!(matches!(consumer.pop_unless(|| true), Ok(Popped::Nothing)));
+    let mut send = |from: usize, numbers: std::ops::Range<u32>| {
+        for n in numbers {
+            producers[from].push(format!("{from} {n:03}").as_bytes()).expect("pushed");
+            producers[from].flush().expect("flushed");
+        }
+    };
+    // Each of both: by its own lane, while the other has nothing.
+    for from in [0, 1, 0, 1] {
+        send(from, 0..1);
+        let batch = consumer.pop().expect("popped").expect("no end");
+        assert_eq!(texts(&batch), [format!("{from} 000")]);
+    }
+    // What is held in one lane is given back there.
+    send(0, 1..2);
+    send(1, 1..2);
+    let held = [(); 2].map(|()| consumer.pop().expect("popped").expect("no end").hold());
+    assert_eq!(consumer.held().0, 1);
+    held.iter().for_each(|held| consumer.give_back(held));
+    assert_eq!(consumer.held().0, 0);
+    // A program that leaves leaves all of them.
+    send(1, 2..3);
+    consumer.leave();
+    let mut consumer = FlowConsumer::attach(&place, "f", &options).expect("another consumer");
+    send(0, 2..100);
+    send(1, 3..100);
+    let [first, second] = producers;
+    first.close().expect("closed");
+    let mut rows = Vec::new();
+    while rows.len() < 98 * 2 {
+        rows.extend(texts(&consumer.pop().expect("popped").expect("one goes on")));
+    }
+    for from in 0..2 {
+        let own: Vec<&String> = rows.iter().filter(|row| row.starts_with(&format!("{from} "))).collect();
+        assert_eq!((own.len(), own.is_sorted()), (98, true), "{from}: in order");
+    }
+    second.close().expect("closed");
+    assert!(consumer.pop().expect("the end").is_none());
+    assert!(matches!(consumer.try_pop(), Ok(Popped::End)));
+    cancel.cancel();
+    drop(consumer);
+    system.well(&["flow", "delete", "f"]);
+    system.down();
+}
+
+#[test]
 fn records_go_where_the_flows_key_says() {
     let system = System::up(HOSTS);
     let schema = "--schema=to: u32, number: u32";

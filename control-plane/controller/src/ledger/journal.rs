@@ -381,6 +381,7 @@ mod tests {
             number: 1,
             kind: FlowKind::Shuffle,
             item_size: 64,
+            lanes: 1,
             ring_size: 4096,
             mtu: 1024,
             owner: String::new(),

@@ -139,6 +139,9 @@ fn plan(
     let unknown = stand.iter().filter(|worker| out.resets.iter().all(|reset| reset.worker != **worker));
     let idle: Vec<Reset> = unknown.map(|&worker| Reset { worker, ..Default::default() }).collect();
     out.resets.extend(idle);
+    let empty = flow.lanes_without_producers();
+    out.ended
+        .extend(empty.into_iter().filter(|worker| out.resets.iter().any(|reset| reset.worker == *worker)));
     let in_doubt: BTreeSet<String> =
         flow.held.iter().filter(|ring| flow.is_in_doubt(ring)).cloned().collect();
     for ring in flow.producers.iter_mut().flat_map(|m| &mut m.rings) {
@@ -168,7 +171,7 @@ fn note_lost(flow: &mut Flow, words: &Words, stale: &HashSet<String>) {
     let mut lost: Vec<Lost> = flow.lost.iter().filter(|l| !words.contains_key(&l.ring)).cloned().collect();
     // A ring that is back says itself what it got, so nothing is kept for it.
     let stood = flow.standing_workers();
-    if !flow.kind.has_lanes() {
+    if !flow.kind.routes() {
         let records = consumers().filter(|(_, r)| !stale.contains(&r.name));
         let records: Vec<&proto::Ring> = records.filter_map(|(_, r)| words.get(&r.name)).collect();
         let producers = || flow.producers.iter().flat_map(|m| &m.rings);

@@ -17,6 +17,7 @@ use zsr_api::{
     agent::{self, Role},
     controller::{self as proto, EventKind},
 };
+use zsr_plan::dataplane::admin;
 use zsr_plan::dataplane::model::{Doubt, Flow, Member, Ring};
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::messages;
@@ -31,6 +32,15 @@ fn hosts_to_open(flow: &Flow) -> BTreeSet<String> {
 /// The name of a member that joins, as far as it is known.
 fn joining(member: &NewMember) -> &str {
     if member.name.is_empty() { &member.host } else { &member.name }
+}
+
+/// No member can join any more.
+fn has_ended(flow: &Flow) -> ControllerError {
+    let message = format!(
+        "flow `{}` has ended: all of its producers have closed their streams; delete it and create it anew",
+        flow.name
+    );
+    ControllerError::new(ErrorKind::NotNow, message)
 }
 
 /// Items that would be lost.
@@ -107,18 +117,23 @@ impl Controller {
     ) -> Result<Flow, ControllerError> {
         let what = format!("adding member `{}` to flow", joining(member));
         let underway = self.0.pending.begin(What::Other(what), name);
-        let sound = self.state().plan_member(name, role, member)?;
+        let sound = self.state().plan_member(name, role, member, &BTreeSet::new())?;
         self.give_back(&sound, false);
         self.0.agents.ready(hosts_to_open(&sound)).await?;
         let mut work = self.turn(&underway).await;
         // A worker that does not know yet how far its rings are would not know that it has ended.
         self.resume_first(&mut work, name, &BTreeSet::new()).await?;
         let before = self.get_flow(name)?;
-        let flow = self.state().plan_member(name, role, member)?;
-        if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
-            self.give_back(&flow, false);
-            return Err(refusal);
+        let ended = match role {
+            // A consumer with workers of its own gets the items that are left, and the end.
+            RingRole::Consumer if !before.kind.copies() => BTreeSet::new(),
+            _ => self.ended(&mut work, before.workers()).await?,
+        };
+        let has_worker = |m: &Member| m.rings.iter().any(|ring| !ended.contains(&ring.ids.worker));
+        if !before.consumers.iter().all(has_worker) {
+            return Err(has_ended(&before));
         }
+        let flow = self.state().plan_member(name, role, member, &ended)?;
         self.change(&mut work, name, flow, Removal::default()).await?;
         let flow = self.get_flow(name)?;
         let (members, what) = match role {
@@ -126,8 +141,19 @@ impl Controller {
             RingRole::Consumer => (&flow.consumers, "consumer"),
         };
         let joined = members.last().map(|m| m.name.clone()).unwrap_or_default();
-        // The flow may have come to its end meanwhile.
-        if let Err(refusal) = self.still_runs(&mut work, &before, role).await {
+        // What it joined may have come to its end meanwhile.
+        let workers = match role {
+            RingRole::Consumer if !before.kind.copies() => BTreeSet::new(),
+            RingRole::Producer if before.kind.routes() => {
+                members.last().iter().flat_map(|m| &m.rings).map(|ring| ring.ids.worker).collect()
+            }
+            _ => before.workers(),
+        };
+        let late = self.ended(&mut work, workers).await.and_then(|ended| match ended.is_empty() {
+            true => Ok(()),
+            false => Err(has_ended(&flow)),
+        });
+        if let Err(refusal) = late {
             let after = self.state().plan_removal(name, &[joined])?;
             let removal = Removal { told: &refusal.message, leave: Leave::Forced };
             self.change(&mut work, name, after, removal).await?;
@@ -136,7 +162,7 @@ impl Controller {
             return Err(refusal);
         }
         drop(work);
-        if role == RingRole::Consumer && flow.kind.has_lanes() {
+        if role == RingRole::Consumer && flow.kind.routes() {
             self.end_lanes(&before, &flow).await;
         }
         let event = zsr_api::controller::Event {
@@ -147,22 +173,15 @@ impl Controller {
         Ok(flow)
     }
 
-    /// Whether a member can join: a worker that has written its last commit record moves nothing more.
-    async fn still_runs(&self, work: &mut Work, flow: &Flow, role: RingRole) -> Result<(), ControllerError> {
-        // A consumer with a worker of its own gets the items that are left, and the end.
-        if role == RingRole::Consumer && !flow.kind.copies() {
-            return Ok(());
-        }
-        for worker in flow.workers() {
+    /// Those of `workers` that have written their last commit record: they move nothing more.
+    async fn ended(&self, work: &mut Work, workers: BTreeSet<u16>) -> Result<BTreeSet<u16>, ControllerError> {
+        let mut ended = BTreeSet::new();
+        for worker in workers {
             if self.ask(work, worker).await?.has_ended() {
-                let message = format!(
-                    "flow `{}` has ended: all of its producers have closed their streams; delete it and create it anew",
-                    flow.name
-                );
-                return Err(ControllerError::new(ErrorKind::NotNow, message));
+                ended.insert(worker);
             }
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Producers that have closed their streams have also closed the rings that came with a new consumer. A program
@@ -244,7 +263,7 @@ impl Controller {
         let name = &before.name;
         let going: Vec<Ring> = rings_only_in(Some(before), Some(after)).cloned().collect();
         let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
-        let told = members.iter().filter(is_consumer).filter(|_| before.kind.has_lanes());
+        let told = members.iter().filter(is_consumer).filter(|_| before.kind.routes());
         let told: Vec<&String> = told.collect();
         for member in &told {
             underway.waits_for(format!("programs that push to `{member}` to leave their rings"));
@@ -313,7 +332,18 @@ impl Controller {
             let event = zsr_api::controller::Event { member, doubts, ..of_flow(name, text) };
             self.0.events.emit(EventKind::MemberRemoved, event);
         }
-        self.get_flow(name)
+        let flow = self.get_flow(name)?;
+        self.end_empty_lanes(work, &flow).await?;
+        Ok(flow)
+    }
+
+    /// Ends lanes whose producers were all taken out. Their consumers would wait for an end that does not come. One that has ended
+    /// stays as it is.
+    pub(crate) async fn end_empty_lanes(&self, work: &mut Work, flow: &Flow) -> Result<(), ControllerError> {
+        for worker in flow.lanes_without_producers() {
+            work.switch.packet_out(admin::close(worker, self.0.plane.pipes())).await?;
+        }
+        Ok(())
     }
 
     /// Ends a flow; `force`: even if its rings hold items.

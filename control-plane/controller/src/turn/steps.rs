@@ -114,7 +114,7 @@ impl Change {
             if old.kind.competes() && ring.ids.is_producer {
                 // All workers of the member may be using it.
                 out.extend(old.workers());
-            } else if !(old.kind.has_lanes() && force && !staying.contains(&ring.ids.worker)) {
+            } else if !(old.kind.routes() && force && !staying.contains(&ring.ids.worker)) {
                 // A worker of a lane that goes with all of its rings need not end well, unless items may not be lost.
                 out.insert(ring.ids.worker);
             }

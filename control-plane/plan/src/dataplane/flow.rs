@@ -184,7 +184,7 @@ impl DataPlane {
             flow.consumers.iter().flat_map(|m| &m.rings).filter(|r| r.ids.worker == id).collect();
         let Some(first) = consumers.first() else { return Ok(()) };
         // A shuffle's producer has a ring for each worker; of the other kinds, all workers share its one ring.
-        let lane = |m: &'_ Member| match flow.kind.has_lanes() {
+        let lane = |m: &'_ Member| match flow.kind.routes() {
             true => m.rings.iter().find(|r| r.ids.worker == id).map(|r| r.ids.id),
             false => m.rings.first().map(|r| r.ids.id),
         };
@@ -244,7 +244,7 @@ impl DataPlane {
         // A bell makes a worker run that does not tick: where nobody else is there, a producer has none.
         let stand = flow.standing_workers();
         let first = flow.workers().difference(&stand).next().copied();
-        let whose = |ring: &Ring| match flow.kind.has_lanes() {
+        let whose = |ring: &Ring| match flow.kind.routes() {
             true => Some(ring.ids.worker).filter(|worker| !stand.contains(worker)),
             false => first,
         };

@@ -81,7 +81,7 @@ pub struct Member {
     pub name: String,
     /// The member's host.
     pub host: String,
-    /// A shuffle producer has one per consumer, in their order; all others have one.
+    /// A shuffle producer has one per consumer, in their order; a consumer has one per lane of the flow; all others have one.
     pub rings: Vec<Ring>,
 }
 
@@ -124,6 +124,9 @@ pub struct Flow {
     pub item_size: u32,
     /// Of rings that it makes.
     pub ring_size: u32,
+    /// Rings of each consumer. Each has a worker, which reads from some of the producers.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub lanes: u32,
     /// Path MTU of all its members.
     pub mtu: u32,
     /// Owner of all of its rings; empty: anybody may use them.
@@ -160,6 +163,14 @@ pub struct Flow {
     /// The largest `max_batch` that transfers may still have which are under way, if it is another one than that of the settings.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub past_batch: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(lanes: &u32) -> bool {
+    *lanes == 1
 }
 
 fn is_zero(bytes: &u32) -> bool {
@@ -216,9 +227,19 @@ impl Flow {
         self.rings().flat_map(|r| [r.ids.data, r.ids.poll])
     }
 
-    /// Numbers of its workers: one per consumer, or one for all of a replicate flow.
+    /// Numbers of its workers: one per consumer ring, or one for all of a replicate flow.
     pub fn workers(&self) -> BTreeSet<u16> {
         self.consumers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker).collect()
+    }
+
+    /// Workers of a shuffle that have no producer any more, as those of their lane were taken out.
+    pub fn lanes_without_producers(&self) -> BTreeSet<u16> {
+        if !self.kind.routes() {
+            return BTreeSet::new();
+        }
+        let read: BTreeSet<u16> =
+            self.producers.iter().flat_map(|m| &m.rings).map(|r| r.ids.worker).collect();
+        self.workers().difference(&read).copied().collect()
     }
 
     /// Whether a worker of it is adrift, or a producer that was held waits to go on.
@@ -228,7 +249,7 @@ impl Flow {
 
     /// Whether a worker of this ring, which is one of the flow's, is adrift, or the ring was held and waits to go on.
     pub fn waits(&self, ring: &Ring) -> bool {
-        let adrift = match self.kind.has_lanes() {
+        let adrift = match self.kind.routes() {
             true => self.adrift_workers.contains(&ring.ids.worker),
             // Several workers may have the ring.
             false => !self.adrift_workers.is_empty(),
@@ -258,7 +279,7 @@ impl Flow {
 
     /// The workers whose rings `worker` has: itself and, where producers' rings have several, all of them.
     pub fn workers_beside(&self, worker: u16) -> BTreeSet<u16> {
-        if self.kind.has_lanes() { BTreeSet::from([worker]) } else { self.workers() }
+        if self.kind.routes() { BTreeSet::from([worker]) } else { self.workers() }
     }
 
     /// Bytes of a record by its schema; 0: they differ, or there is none.

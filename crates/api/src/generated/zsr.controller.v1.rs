@@ -194,6 +194,9 @@ pub struct CreateFlowRequest {
     /// else a line of text. KEY may then be a column's name. The switch does not look at it. Empty: any records.
     #[prost(string, tag = "9")]
     pub schema: ::prost::alloc::string::String,
+    /// Rings of each consumer, of which each reads from some of the producers; 0: one. Shuffles only.
+    #[prost(uint32, tag = "10")]
+    pub lanes: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListFlowsRequest {}
@@ -283,6 +286,9 @@ pub struct Flow {
     /// The newest event from before this was looked up; only in the answer to GetFlow.
     #[prost(uint64, tag = "15")]
     pub newest_event: u64,
+    /// Rings of each consumer.
+    #[prost(uint32, tag = "16")]
+    pub lanes: u32,
     /// Changes of the flow that are under way, and what they wait for, for people; empty: none.
     #[prost(string, tag = "20")]
     pub pending: ::prost::alloc::string::String,
