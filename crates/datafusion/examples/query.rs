@@ -12,8 +12,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let system = Place::find(None)?;
     let sockets = std::env::temp_dir();
 
+    let mut exchanges = Vec::new();
     for host in ["h1", "h2"] {
         let exchange = Exchange::new(&system, host, "example", &sockets);
+        exchanges.push(exchange.clone());
         let (ready, is_ready) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             exchange.serve(exchange.worker(), || ready.send(()).expect("waited for")).await
@@ -28,5 +30,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let query =
         "select n_name, count(*) from customer join nation on c_nationkey = n_nationkey group by n_name";
     context.sql(query).await?.show().await?;
+
+    // Flows are kept for the next query, and there is none.
+    exchanges.push(head);
+    for exchange in exchanges {
+        exchange.clear().await;
+    }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! DataFusion across hosts: record batches of a query go from one worker to another through flows.
 //!
 //! The crate `datafusion-distributed` divides a plan into stages, puts network nodes between them (shuffle, broadcast, coalesce), and
-//! brings each stage's plan to its workers. What it leaves open is how batches travel: that is [`Exchange`] here. A flow is made when a
-//! stage begins to read from another, from one worker to one worker, and is gone when it has read, also when the query fails, is
-//! cancelled, or a worker dies.
+//! brings each stage's plan to its workers. What it leaves open is how batches travel: that is [`Exchange`] here. A stage that begins
+//! to read from another takes a flow from worker to worker that was kept, or makes one. When it has read all, the flow is kept for the
+//! next one ([`Exchange::clear`] deletes those). When the query fails or is cancelled, or a worker dies, the flow is deleted.
 //!
 //! ```no_run
 #![doc = include_str!("../examples/query.rs")]

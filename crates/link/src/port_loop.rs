@@ -25,8 +25,8 @@ use crate::wake::Waker;
 pub struct LoopConfig {
     /// Frames of one port that are handled before the next port has its turn.
     pub burst: usize,
-    /// How long the loop keeps looking for work before it sleeps, once work has come in quick succession: behind four
-    /// sleeps none of which was longer than twice that time. While transfers pass, it looks for twice that time.
+    /// How long the loop keeps looking for frames before it sleeps, once they have come in quick succession: four times in
+    /// a row no later than twice that time after the last ones. While transfers pass, it looks for twice that time.
     pub spin: Duration,
     /// Frame buffers to begin with; more are made when they are needed.
     pub frames: usize,
@@ -58,7 +58,7 @@ pub struct LoopStats {
 const BULK: u64 = 64 << 10;
 const BULK_TIME: Duration = Duration::from_millis(2);
 
-/// Short sleeps in a row behind which more work is expected at once.
+/// Short sleeps in a row behind which more frames are expected at once.
 const BRISK: u32 = 4;
 
 /// Time between two reports of a busy loop. An idle one reports before it sleeps.
@@ -191,9 +191,9 @@ impl Driver {
         let start = Instant::now();
         let mut pool = FramePool::with_frames(self.config.frames);
         let mut out: Vec<(u16, Frame)> = Vec::with_capacity(4 * self.config.burst);
-        let (mut last_work, mut last_report) = (start, start);
-        let (mut short_sleeps, mut unasked) = (0, ROUNDS);
-        let mut bulk = (None, 0);
+        let (mut last_frames, mut last_report) = (start, start);
+        let (mut short_sleeps, mut has_slept, mut unasked) = (0, false, ROUNDS);
+        let (mut bulk, mut seen) = ((None, 0), 0);
         loop {
             let round = Instant::now();
             let now = round.duration_since(start).as_nanos() as u64;
@@ -214,8 +214,16 @@ impl Driver {
                 return Ok(());
             }
             if self.round(node, start, now, &mut pool, &mut out)? > 0 {
-                last_work = round;
+                // What a timer alone has moved says nothing of frames to come.
                 let bytes = self.ports.bytes();
+                if bytes != seen {
+                    seen = bytes;
+                    let is_short = round.duration_since(last_frames) <= 2 * self.config.spin;
+                    if std::mem::take(&mut has_slept) {
+                        short_sleeps = if is_short { short_sleeps + 1 } else { 0 };
+                    }
+                    last_frames = round;
+                }
                 if bytes - bulk.1 >= BULK {
                     bulk = (Some(round), bytes);
                 }
@@ -225,7 +233,7 @@ impl Driver {
                     last_report = round;
                     self.report(stats);
                 }
-            } else if round.duration_since(last_work) < self.spin(round, bulk.0, short_sleeps) {
+            } else if round.duration_since(last_frames) < self.spin(round, bulk.0, short_sleeps) {
                 std::thread::yield_now();
             } else {
                 let due = [node.next_due(), self.ports.next_due()].into_iter().flatten().min();
@@ -234,14 +242,9 @@ impl Driver {
                 if time.is_none_or(|t| !t.is_zero()) {
                     stats.sleeps += 1;
                     self.report(stats);
-                    let asleep = Instant::now();
                     // What ended the sleep is seen at once.
                     unasked = ROUNDS;
-                    if !self.ports.sleep(time, self.ports.is_paused(now))? {
-                        continue;
-                    }
-                    short_sleeps =
-                        if asleep.elapsed() <= 2 * self.config.spin { short_sleeps + 1 } else { 0 };
+                    has_slept |= self.ports.sleep(time, self.ports.is_paused(now))?;
                 }
             }
         }

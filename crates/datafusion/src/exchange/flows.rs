@@ -2,13 +2,16 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member};
+use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member, Settings};
 use zsr::{ClientError, Contact, Session};
 
 /// Bytes of an item: what the switch moves at once, and the most that a row may have.
 const ITEM: u32 = 64 << 10;
 /// Bytes of a ring.
 const RING: u32 = 1 << 20;
+/// Between two looks at a ring without items, in microseconds. Producers ring, so this is no latency. A worker that polls so rarely also
+/// ticks rarely, and a flow that waits for its next query costs little.
+const POLL_US: u64 = 6000;
 
 /// A name that no other flow of this machine has.
 pub(crate) fn new_name(prefix: &str) -> String {
@@ -33,6 +36,7 @@ impl Made {
             consumers: member(to),
             item_size: ITEM,
             ring_size: RING,
+            settings: Some(Settings { poll_interval_us: Some(POLL_US), ..Settings::default() }),
             ..CreateFlowRequest::default()
         };
         session.change(|mut c| async move { c.create_flow(request).await })?;

@@ -215,11 +215,12 @@ async fn exchange(
     }
 }
 
-/// Does what blocks, beside the futures.
-async fn blocking<T: Send + 'static>(
+/// Begins at once to do what blocks, beside the futures.
+fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|e| Err(e.to_string()))
+) -> impl Future<Output = Result<T, String>> {
+    let task = tokio::task::spawn_blocking(work);
+    async { task.await.unwrap_or_else(|e| Err(e.to_string())) }
 }
 
 /// Drops the end of a flow, which deletes the flow, where it may block.
@@ -243,7 +244,8 @@ fn reading(
     let flow = Made::new(&inner.contact, flow, from, &inner.host).map_err(|e| e.to_string())?;
     let _ = is_made.send(());
     let options = Options { cancel: cancel.clone(), ..Options::default() };
-    let receiver = Receiver::attach(inner.contact.clone(), flow.name(), &options).map_err(|e| e.to_string())?;
+    let receiver =
+        Receiver::attach(inner.contact.clone(), flow.name(), &options).map_err(|e| e.to_string())?;
     Ok(Reading { receiver, cancel, flow })
 }
 
