@@ -64,13 +64,7 @@ impl Builder<'_> {
         let consumers = self.members(&table, "consumers");
         let place = table.place_of("consumers");
         self.reader.obey(place, rules::consumers(&table.what, kind, consumers.len()));
-        let lanes =
-            self.reader.integer(&table, "lanes", 1..=MAX_LANES as u64).map_or(1, |at| at.value as usize);
-        // Without producers there is another fault to tell.
-        if !producers.is_empty() {
-            let place = table.place_of("lanes");
-            self.reader.obey(place, rules::lanes(&table.what, kind, lanes, producers.len()));
-        }
+        let lanes = self.lanes(&table, kind, producers.len());
         let (item_size, ring_size) = self.flow_sizes(&table, &producers, &consumers);
         let members = Members {
             flow: &name.value,
@@ -117,6 +111,18 @@ impl Builder<'_> {
                 self.not_yet(table.place_of(key), &format!("'{key}'"), "a flow without it");
             }
         }
+    }
+
+    /// Rings of each consumer. 0: the number is a fault, and rings are not counted against it.
+    fn lanes(&mut self, table: &Table<'_>, kind: FlowKind, producers: usize) -> usize {
+        let Some(lanes) = self.reader.integer(table, "lanes", 1..=MAX_LANES as u64) else {
+            return if table.get("lanes").is_some() { 0 } else { 1 };
+        };
+        let (count, place) = (lanes.value as usize, lanes.place);
+        // A flow without producers has a fault already.
+        let fit =
+            producers == 0 || self.reader.obey(place, rules::lanes(&table.what, kind, count, producers));
+        if fit { count } else { 0 }
     }
 
     /// Item and ring size: from the flow, else from its declared rings, else from the defaults.
