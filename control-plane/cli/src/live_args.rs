@@ -11,6 +11,7 @@ use crate::settings::{SettingsArgs, size, time};
 use zsr::{ClientError, Contact, PlaceError, Session};
 use zsr_ring::memory::UnknownMemory;
 use zsr_system::process::{Filter, Format, Log};
+use zsr_topology::limits::MAX_LANES;
 use zsr_topology::{ITEM_SIZES, Layout, MemoryKind, RING_SIZES, SwitchKind, parse_delimiter};
 
 /// Which system is meant.
@@ -381,7 +382,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "B", value_parser = ring_size)]
     pub ring_size: Option<u32>,
     /// Rings of each consumer, 1 to 16, which are read from different producers at the same time; shuffles only [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_LANES as i64))]
     pub lanes: Option<u32>,
     /// Function that chooses the consumer of a record [default: hash]
     ///

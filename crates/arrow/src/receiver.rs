@@ -28,7 +28,7 @@ pub enum Received {
     End,
 }
 
-/// What a record was.
+/// A record that was read.
 enum Read {
     Batch(RecordBatch),
     Schema,

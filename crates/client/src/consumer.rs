@@ -343,7 +343,7 @@ pub struct Batch<'c> {
 #[derive(Debug)]
 pub struct HeldBatch {
     number: u64,
-    /// Whose ring it lies in.
+    /// The lane whose ring its records lie in.
     lane: usize,
     /// The first record's first byte, or that of its length. It can be read until the batch is given back or the consumer is dropped.
     pub begin: *const u8,

@@ -12,10 +12,10 @@ use crate::flow::Options;
 use crate::pu::{self, Pass};
 use crate::session::{Session, with_pass};
 
-/// One of the rings.
+/// One of the rings of a consumer.
 pub(crate) struct Lane {
     pub(crate) reader: SegmentReader,
-    /// Items whose batches are held.
+    /// The items of this ring whose batches are held.
     pub(crate) held: Held,
 }
 
@@ -70,7 +70,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// How many there are.
+    /// How many rings there are.
     pub(crate) fn count(&self) -> usize {
         self.all.len()
     }

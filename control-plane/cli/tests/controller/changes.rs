@@ -33,6 +33,12 @@ pub fn pop(ring: &mut Consumer) -> u64 {
     u64::from_le_bytes(item[..8].try_into().expect("8 bytes"))
 }
 
+/// Ends flow `f`, whose items were all popped.
+pub fn delete(client: &mut Client, rig: &Rig) {
+    let delete = proto::DeleteFlowRequest { name: "f".into(), force: false };
+    rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+}
+
 /// The next event of this kind, from a stream opened before.
 pub async fn next(events: &mut tonic::Streaming<proto::Event>, kind: EventKind) -> proto::Event {
     loop {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use zsr_api::controller::{self as proto, FlowKind};
 use zsr_ring::PopError;
 
-use super::changes::{consumer, pop, producer, push};
+use super::changes::{consumer, delete, pop, producer, push};
 use super::rig::{Client, Rig, shuffle};
 
 fn of_kind(kind: FlowKind, producers: &[&str], consumers: &[&str]) -> proto::CreateFlowRequest {
@@ -19,11 +19,6 @@ fn guest(host: &str) -> proto::AddMemberRequest {
 
 fn leave(member: &str) -> proto::RemoveMemberRequest {
     proto::RemoveMemberRequest { flow: "f".into(), member: member.into(), force: false, ..Default::default() }
-}
-
-fn delete(client: &mut Client, rig: &Rig) {
-    let delete = proto::DeleteFlowRequest { name: "f".into(), force: false };
-    rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Consumers with several rings, each filled from some of the producers.
 
+use std::time::Duration;
+
 use zsr_api::controller as proto;
 use zsr_ring::PopError;
 
-use super::changes::{consumer, pop, producer, push};
+use super::changes::{consumer, delete, pop, producer, push};
 use super::rig::{Client, Rig, shuffle};
 
 fn create(client: &mut Client, rig: &Rig, producers: &[&str], lanes: u32) -> proto::Flow {
@@ -25,10 +27,13 @@ fn rest(rig: &Rig, ring: &str) -> Vec<u64> {
     let mut rx = consumer(rig, 3, ring);
     let mut got = Vec::new();
     let mut item = [0; 64];
-    while rx.pop(&mut item) != Err(PopError::Closed) {
-        got.push(u64::from_le_bytes(item[..8].try_into().expect("8 bytes")));
+    loop {
+        match rx.pop_timeout(&mut item, Duration::from_secs(30)) {
+            Ok(()) => got.push(u64::from_le_bytes(item[..8].try_into().expect("8 bytes"))),
+            Err(PopError::Closed) => return got,
+            Err(e) => panic!("the lane of `{ring}` does not end: {e}"),
+        }
     }
-    got
 }
 
 #[test]
@@ -59,8 +64,7 @@ fn producers_are_dealt_to_lanes_and_each_lane_ends_by_itself() {
     assert_eq!(got, (1001..1100).chain(5000..5010).collect::<Vec<_>>());
     assert_eq!(rx.pop(&mut [0; 64]), Err(PopError::Closed));
     drop(rx);
-    let delete = proto::DeleteFlowRequest { name: "f".into(), force: false };
-    rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+    delete(&mut client, &rig);
     assert!(rig.is_clean());
 }
 
@@ -85,8 +89,7 @@ fn a_lane_whose_producers_were_taken_out_ends() {
     // All have ended.
     let refused = rig.runtime.block_on(client.add_producer(joins("h2", "later"))).expect_err("ended");
     assert!(refused.message().contains("has ended"), "{refused}");
-    let delete = proto::DeleteFlowRequest { name: "f".into(), force: false };
-    rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+    delete(&mut client, &rig);
     assert!(rig.is_clean());
 }
 

@@ -370,6 +370,7 @@ impl Controller {
         *self.session() = Session { reader: client.reader(), address, election_id };
         client.note_in(self.doings());
         work.switch = client;
+        self.end_empty_lanes(&mut work, &self.list_flows()).await;
         self.set_reach(Reach::Open);
         let kind = if kept { EventKind::SessionFound } else { EventKind::SwitchFound };
         self.0.events.emit(kind, of_host("", told));

@@ -206,12 +206,9 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         controller.take_out_again(leaving).await;
     }
     // The last controller may have ended before it did so.
-    for flow in controller.list_flows().iter().filter(|flow| flow.lanes > 1 && !flow.is_adrift()) {
-        let mut work = controller.work().await;
-        if let Err(refusal) = controller.end_empty_lanes(&mut work, flow).await {
-            tracing::warn!(flow = flow.name, "lanes without producers did not end: {refusal}");
-        }
-    }
+    let mut work = controller.work().await;
+    controller.end_empty_lanes(&mut work, &controller.list_flows()).await;
+    drop(work);
     Ok(controller)
 }
 

@@ -124,11 +124,12 @@ impl Controller {
         // A worker that does not know yet how far its rings are would not know that it has ended.
         self.resume_first(&mut work, name, &BTreeSet::new()).await?;
         let before = self.get_flow(name)?;
-        let ended = match role {
-            // A consumer with workers of its own gets the items that are left, and the end.
+        // A consumer with workers of its own gets the items that are left, and the end.
+        let can_miss_all = |workers| match role {
             RingRole::Consumer if !before.kind.copies() => BTreeSet::new(),
-            _ => self.ended(&mut work, before.workers()).await?,
+            _ => workers,
         };
+        let ended = self.ended(&mut work, can_miss_all(before.workers())).await?;
         let has_worker = |m: &Member| m.rings.iter().any(|ring| !ended.contains(&ring.ids.worker));
         if !before.consumers.iter().all(has_worker) {
             return Err(has_ended(&before));
@@ -142,17 +143,15 @@ impl Controller {
         };
         let joined = members.last().map(|m| m.name.clone()).unwrap_or_default();
         // What it joined may have come to its end meanwhile.
-        let workers = match role {
-            RingRole::Consumer if !before.kind.copies() => BTreeSet::new(),
-            RingRole::Producer if before.kind.routes() => {
-                members.last().iter().flat_map(|m| &m.rings).map(|ring| ring.ids.worker).collect()
-            }
-            _ => before.workers(),
+        let workers = match before.kind.routes() {
+            true => members.last().iter().flat_map(|m| &m.rings).map(|ring| ring.ids.worker).collect(),
+            false => before.workers(),
         };
-        let late = self.ended(&mut work, workers).await.and_then(|ended| match ended.is_empty() {
-            true => Ok(()),
-            false => Err(has_ended(&flow)),
-        });
+        let late =
+            self.ended(&mut work, can_miss_all(workers)).await.and_then(|ended| match ended.is_empty() {
+                true => Ok(()),
+                false => Err(has_ended(&flow)),
+            });
         if let Err(refusal) = late {
             let after = self.state().plan_removal(name, &[joined])?;
             let removal = Removal { told: &refusal.message, leave: Leave::Forced };
@@ -333,17 +332,21 @@ impl Controller {
             self.0.events.emit(EventKind::MemberRemoved, event);
         }
         let flow = self.get_flow(name)?;
-        self.end_empty_lanes(work, &flow).await?;
+        self.end_empty_lanes(work, std::slice::from_ref(&flow)).await;
         Ok(flow)
     }
 
     /// Ends lanes whose producers were all taken out. Their consumers would wait for an end that does not come. One that has ended
-    /// stays as it is.
-    pub(crate) async fn end_empty_lanes(&self, work: &mut Work, flow: &Flow) -> Result<(), ControllerError> {
-        for worker in flow.lanes_without_producers() {
-            work.switch.packet_out(admin::close(worker, self.0.plane.pipes())).await?;
+    /// stays as it is. The next session with a switch repeats what does not reach this one.
+    pub(crate) async fn end_empty_lanes(&self, work: &mut Work, flows: &[Flow]) {
+        for flow in flows.iter().filter(|flow| flow.lanes > 1 && !flow.is_adrift()) {
+            for worker in flow.lanes_without_producers() {
+                let close = admin::close(worker, self.0.plane.pipes());
+                if let Err(refusal) = work.switch.packet_out(close).await {
+                    tracing::warn!(flow = flow.name, "a lane without producers did not end: {refusal}");
+                }
+            }
         }
-        Ok(())
     }
 
     /// Ends a flow; `force`: even if its rings hold items.
