@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -23,6 +24,8 @@ use super::part::{add, with_part};
 
 /// Batches that wait for room in the ring.
 const WAITING: usize = 2;
+/// How long a batch waits in an item that is not full for the next batch, or the end, of its stream.
+const SOON: Duration = Duration::from_micros(100);
 /// What is answered to who has hung up.
 pub(crate) const CANCELLED: &str = "the query was cancelled";
 
@@ -146,7 +149,7 @@ fn push(
         };
         let mut sender = Sender::over(producer, schema.clone())?;
         loop {
-            let next = match batches.try_recv() {
+            let next = match soon(&mut batches) {
                 Ok(next) => Some(next),
                 Err(TryRecvError::Disconnected) => None,
                 Err(TryRecvError::Empty) => {
@@ -166,4 +169,15 @@ fn push(
     let producer = work().map_err(|e| e.to_string())?;
     inner.kept.keep_filling(flow, Filling { producer, cancel });
     Ok(())
+}
+
+/// The next batch, or the end, if it comes within [`SOON`]. Items have one size: it is better to fill one than to push two.
+fn soon<T>(batches: &mut mpsc::Receiver<T>) -> Result<T, TryRecvError> {
+    let begin = Instant::now();
+    loop {
+        match batches.try_recv() {
+            Err(TryRecvError::Empty) if begin.elapsed() < SOON => std::thread::yield_now(),
+            next => return next,
+        }
+    }
 }

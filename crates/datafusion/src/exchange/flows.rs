@@ -1,14 +1,16 @@
 //! Flows of queries: made, deleted, and found when they were left behind.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 
+use tokio::runtime::Handle;
 use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member, Settings};
 use zsr::{ClientError, Contact, Session};
 
 /// Bytes of an item: what the switch moves at once, and the most that a row may have.
 const ITEM: u32 = 64 << 10;
-/// Bytes of a ring.
-const RING: u32 = 1 << 20;
+/// Bytes of a ring. A ring that is full waits for a poll.
+const RING: u32 = 4 << 20;
 /// Between two looks at a ring without items, in microseconds. Producers ring, so this is no latency. A worker that polls so rarely also
 /// ticks rarely, and a flow that waits for its next query costs little.
 const POLL_US: u64 = 6000;
@@ -19,7 +21,7 @@ pub(crate) fn new_name(prefix: &str) -> String {
     format!("{prefix}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A flow from one host to another, until it is dropped. Its calls block, and must not be made in an async function.
+/// A flow from one host to another, until it is dropped, which blocks until it is deleted.
 pub(crate) struct Made {
     session: Session,
     name: String,
@@ -50,7 +52,12 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        let _ = delete(&self.session, &self.name);
+        let delete = || delete(&self.session, &self.name);
+        // A runtime that ends drops its futures in threads in which nothing may block on another one.
+        let _ = match Handle::try_current() {
+            Ok(_) => thread::scope(|scope| scope.spawn(delete).join().unwrap_or(Ok(()))),
+            Err(_) => delete(),
+        };
     }
 }
 

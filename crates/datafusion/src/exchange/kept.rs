@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use zsr::{Cancel, FlowProducer};
 use zsr_arrow::{Received, Receiver};
@@ -15,7 +14,7 @@ use super::flows::Made;
 /// How many flows from one host wait for their next query, at most.
 const MOST: usize = 16;
 
-/// The end of a flow that reads. To be dropped where it may block, as the flow is deleted then.
+/// The end of a flow that reads. The flow is deleted when it is dropped, which blocks.
 pub(crate) struct Reading {
     pub(crate) receiver: Receiver,
     pub(crate) cancel: Cancel,
@@ -83,16 +82,6 @@ impl Kept {
     pub(crate) fn clear(&self) {
         let left = std::mem::take(&mut *lock(&self.reading));
         drop(left);
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let left = std::mem::take(&mut *lock(&self.reading));
-        if !left.is_empty() {
-            // Not in a thread that carries futures, where nothing may block.
-            let _ = thread::spawn(move || drop(left)).join();
-        }
     }
 }
 
