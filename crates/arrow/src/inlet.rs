@@ -1,6 +1,7 @@
 //! What a receiver pops from: a flow's ring, or a ring that the program has in hand.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use zsr::{FlowConsumer, HeldBatch, Popped};
 use zsr_ring::segment::{SegmentReadError, SegmentReader};
@@ -37,11 +38,12 @@ pub unsafe trait Inlet: Send + 'static {
     /// An item that was popped and not given back.
     type Held: Send + 'static;
 
-    /// Pops an item, waiting for one until `stop` says so.
+    /// Pops an item, waiting for one until `stop` says so, or `end` is over. `stop` is asked every few milliseconds, and whenever the
+    /// [ring](Self::ring) is nudged.
     ///
     /// # Errors
     /// [`Error::Program`], [`Error::AllLent`].
-    fn take(&mut self, stop: &dyn Fn() -> bool) -> Result<Found<Self::Held>, Error>;
+    fn take(&mut self, stop: &dyn Fn() -> bool, end: Option<Instant>) -> Result<Found<Self::Held>, Error>;
     /// Where an item lies.
     fn lying(held: &Self::Held) -> Lying;
     /// Gives an item back.
@@ -66,8 +68,8 @@ unsafe impl Send for OfFlow {}
 unsafe impl Inlet for FlowConsumer {
     type Held = OfFlow;
 
-    fn take(&mut self, stop: &dyn Fn() -> bool) -> Result<Found<OfFlow>, Error> {
-        Ok(match self.pop_unless(stop)? {
+    fn take(&mut self, stop: &dyn Fn() -> bool, end: Option<Instant>) -> Result<Found<OfFlow>, Error> {
+        Ok(match self.pop_unless(stop, end)? {
             Popped::Batch(batch) => Found::Some(OfFlow(batch.hold())),
             Popped::Nothing => Found::Nothing,
             Popped::End => Found::End,
@@ -122,7 +124,7 @@ unsafe impl Send for OfRing {}
 unsafe impl Inlet for RingReader {
     type Held = OfRing;
 
-    fn take(&mut self, stop: &dyn Fn() -> bool) -> Result<Found<OfRing>, Error> {
+    fn take(&mut self, stop: &dyn Fn() -> bool, end: Option<Instant>) -> Result<Found<OfRing>, Error> {
         let failed = |e: SegmentReadError| Err(Error::Program(e.into()));
         let ring = self.reader.consumer();
         let items = ring.spec().capacity() as usize;
@@ -131,7 +133,7 @@ unsafe impl Inlet for RingReader {
         {
             return Err(Error::AllLent { items, batches: 0 });
         }
-        if let Err(e) = ring.wait_unless(stop) {
+        if let Err(e) = ring.wait_unless(stop, end) {
             return if e == PopError::Closed { Ok(Found::End) } else { failed(e.into()) };
         }
         match self.reader.try_next_segment() {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
 
 use zsr_ring::Ring;
 
@@ -62,21 +63,23 @@ impl<I: Inlet> Shared<I> {
         lock(&self.lent).items.len()
     }
 
-    /// Takes the next item, waiting for it until `is_over`; nothing is there then.
+    /// Takes the next item, waiting for it until `end`; nothing is there then.
     ///
     /// # Errors
     /// [`Error`].
-    pub(crate) fn take(self: &Arc<Self>, is_over: impl Fn() -> bool) -> Result<Found<Lent<I>>, Error> {
+    pub(crate) fn take(self: &Arc<Self>, end: Option<Instant>) -> Result<Found<Lent<I>>, Error> {
         loop {
             let found = {
                 let mut inlet = lock(&self.inlet);
                 self.give_back_returned(&mut inlet);
-                inlet.take(&|| self.has_returned.load(Ordering::Acquire) || is_over())
+                inlet.take(&|| self.has_returned.load(Ordering::Acquire), end)
             };
             self.sweep();
             match found {
                 Ok(Found::Some(held)) => return Ok(Found::Some(self.lend(held))),
-                Ok(Found::Nothing) if is_over() => return Ok(Found::Nothing),
+                Ok(Found::Nothing) if end.is_some_and(|end| Instant::now() >= end) => {
+                    return Ok(Found::Nothing);
+                }
                 Ok(Found::Nothing) => {}
                 Ok(Found::End) => return Ok(Found::End),
                 Err(e) => return Err(e),
@@ -151,7 +154,13 @@ impl<I: Inlet> Shared<I> {
             match self.inlet.try_lock() {
                 Ok(mut inlet) => self.give_back_returned(&mut inlet),
                 Err(TryLockError::Poisoned(inlet)) => self.give_back_returned(&mut inlet.into_inner()),
-                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::WouldBlock) => {
+                    // It may sleep, and wait for a word of the switch.
+                    if let Some(ring) = &self.ring {
+                        ring.nudge();
+                    }
+                    return;
+                }
             }
         }
     }

@@ -155,7 +155,7 @@ impl Outlet for Rings {
             if e != SegmentPushError::Ring(PushError::Full) {
                 return Err(failed(e));
             }
-            writer.producer().wait_unless(|| false).map_err(|e| failed(e.into()))?;
+            writer.producer().wait_unless(|| false, None).map_err(|e| failed(e.into()))?;
         }
         let used = fill(writer.try_reserve(len).and_then(|room| room.into_bytes()).map_err(failed)?);
         self.reserved = Some((consumer, len));

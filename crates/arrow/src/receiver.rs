@@ -132,7 +132,7 @@ impl<I: Inlet> Receiver<I> {
     /// [`Error`]. After [`Error::Schema`], [`Error::UnknownSchema`] and [`Error::Damaged`] the record is left out, and those behind it can
     /// be received; after [`Error::AllLent`] when batches were dropped.
     pub fn receive(&mut self) -> Result<Option<RecordBatch>, Error> {
-        match self.until(|| false)? {
+        match self.until(None)? {
             Received::Batch(batch) => Ok(Some(batch)),
             Received::Nothing | Received::End => Ok(None),
         }
@@ -143,7 +143,7 @@ impl<I: Inlet> Receiver<I> {
     /// # Errors
     /// As [`receive`](Self::receive).
     pub fn try_receive(&mut self) -> Result<Received, Error> {
-        self.until(|| true)
+        self.until(Some(Instant::now()))
     }
 
     /// The next rows, waiting for them for `time`.
@@ -151,11 +151,10 @@ impl<I: Inlet> Receiver<I> {
     /// # Errors
     /// As [`receive`](Self::receive).
     pub fn receive_timeout(&mut self, time: Duration) -> Result<Received, Error> {
-        let end = Instant::now().checked_add(time);
-        self.until(|| end.is_some_and(|end| Instant::now() >= end))
+        self.until(Instant::now().checked_add(time))
     }
 
-    fn until(&mut self, is_over: impl Fn() -> bool) -> Result<Received, Error> {
+    fn until(&mut self, end: Option<Instant>) -> Result<Received, Error> {
         loop {
             while let Some((record, lends)) = self.next_record()? {
                 match self.read(&record, lends)? {
@@ -164,7 +163,7 @@ impl<I: Inlet> Receiver<I> {
                     Read::End => return Ok(Received::End),
                 }
             }
-            match self.shared.take(&is_over) {
+            match self.shared.take(end) {
                 Ok(Found::Some(lent)) => {
                     if !lent.has_lengths() {
                         return Err(Error::Damaged("an item of records of one size".to_owned()));

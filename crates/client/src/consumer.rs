@@ -213,13 +213,18 @@ impl FlowConsumer {
         }
     }
 
-    /// The next records, waiting for them until `stop` says that there is something else to do. `stop` is asked often.
+    /// The next records, waiting for them until `stop` says that there is something else to do, or `end` is over. `stop` is asked every
+    /// few milliseconds, and whenever the [ring](Self::ring) is [nudged](Ring::nudge).
     ///
     /// # Errors
     /// As [`pop`](Self::pop).
-    pub fn pop_unless(&mut self, stop: impl Fn() -> bool) -> Result<Popped<'_>, ProgramError> {
+    pub fn pop_unless(
+        &mut self,
+        stop: impl Fn() -> bool,
+        end: Option<Instant>,
+    ) -> Result<Popped<'_>, ProgramError> {
         self.has_room()?;
-        let waited = self.lanes.wait(stop, None);
+        let waited = self.lanes.wait(stop, end);
         self.found(waited)
     }
 

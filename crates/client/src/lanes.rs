@@ -107,10 +107,9 @@ impl Lanes {
     /// # Errors
     /// [`PopError::Closed`] when all have ended, and [`PopError::Cancelled`]. Where there is one ring, what that says.
     pub(crate) fn wait(&mut self, stop: impl Fn() -> bool, end: Option<Instant>) -> Result<(), PopError> {
-        let is_over = || stop() || end.is_some_and(|end| Instant::now() >= end);
         match &mut self.all[..] {
-            [lane] => lane.reader.consumer().wait_unless(is_over),
-            _ => wait_for_any(&mut self.consumers().collect::<Vec<_>>(), is_over),
+            [lane] => lane.reader.consumer().wait_unless(stop, end),
+            _ => wait_for_any(&mut self.consumers().collect::<Vec<_>>(), stop, end),
         }
     }
 

@@ -1,16 +1,16 @@
 //! The popping end of a ring.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::abi::{ControlWord, Flags, from_raw, to_raw};
 use super::error::PopError;
 use super::region::{Ring, RingStats};
 use super::side::{End, Side};
 use super::spec::RingSpec;
-use super::wait::{Cancel, Deadline};
+use super::wait::{Backoff, Cancel, Deadline, WaitEnd, is_over};
+use super::wake::Sleeper;
 use super::words::{Items, Word, copy_item};
 
 /// Pops items out of a ring by plain loads from memory: `head` with acquire ordering, then the items;
@@ -221,14 +221,19 @@ impl Consumer {
         }
     }
 
-    /// Waits until there is at least one item, or `stop` says that there is something else to do. `stop` is asked often.
+    /// Waits until there is at least one item, `stop` says that there is something else to do, or `end` is over. `stop` is asked every few
+    /// milliseconds, and whenever the ring is [nudged](Ring::nudge).
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    pub fn wait_unless(&mut self, stop: impl Fn() -> bool) -> Result<(), PopError> {
+    pub fn wait_unless(&mut self, stop: impl Fn() -> bool, end: Option<Instant>) -> Result<(), PopError> {
         let attempt = |ring: &mut Self| if stop() { Ok(()) } else { ring.some() };
         match self.some() {
-            Err(PopError::Empty) => self.wait_and(Deadline::Never, attempt),
+            Err(PopError::Empty) if is_over(end) => Ok(()),
+            Err(PopError::Empty) => match self.wait_and(Deadline::of(end), attempt) {
+                Err(PopError::TimedOut) => Ok(()),
+                done => done,
+            },
             done => done,
         }
     }
@@ -399,25 +404,49 @@ impl Consumer {
 }
 
 /// Waits until one of `rings` has an item, or something to say other than that it has none, or `stop` says that there is something else to
-/// do. `stop` is asked often.
+/// do, or `end` is over. `stop` is asked as by [`Consumer::wait_unless`].
 ///
 /// # Errors
 /// [`PopError::Closed`] when all have ended. [`PopError::Cancelled`], by the token of the first that has not.
-pub fn wait_for_any(rings: &mut [&mut Consumer], stop: impl Fn() -> bool) -> Result<(), PopError> {
-    let has_some = |ring: &mut Consumer| !matches!(ring.unread(), Err(PopError::Empty | PopError::Closed));
-    while let Some(at) = rings.iter_mut().position(|ring| ring.unread() != Err(PopError::Closed)) {
-        // The wait for one ring looks at those behind it as often. Those before it have ended.
-        let (before, behind) = rings.split_at_mut(at + 1);
-        let (ring, behind) = (&mut before[at], RefCell::new(behind));
-        let others_have = || behind.borrow_mut().iter_mut().any(|ring| has_some(ring));
-        match ring.wait_unless(|| stop() || others_have()) {
-            Err(PopError::Closed) => {}
-            Err(PopError::Cancelled) => return Err(PopError::Cancelled),
-            // Whoever looks at the ring sees what is wrong.
-            Ok(()) | Err(_) => return Ok(()),
+pub fn wait_for_any(
+    rings: &mut [&mut Consumer],
+    stop: impl Fn() -> bool,
+    end: Option<Instant>,
+) -> Result<(), PopError> {
+    let mut backoff = Backoff::new(Deadline::of(end));
+    // If one has nobody who wakes, all are looked at again and again.
+    let places: Option<Vec<Sleeper>> = rings.iter().map(|ring| ring.side.sleeper()).collect();
+    let places = places.unwrap_or_default();
+    let done = loop {
+        let mut cancel = None;
+        let something = rings.iter_mut().any(|ring| {
+            let looked = ring.unread();
+            ring.side.waiting = true;
+            match looked {
+                Err(PopError::Closed) => false,
+                Err(PopError::Empty) => {
+                    cancel.get_or_insert_with(|| ring.side.cancel.clone());
+                    false
+                }
+                // Whoever looks at the ring sees what is wrong.
+                Ok(_) | Err(_) => true,
+            }
+        });
+        let Some(cancel) = cancel.filter(|_| !something) else {
+            break if something { Ok(()) } else { Err(PopError::Closed) };
+        };
+        if stop() {
+            break Ok(());
         }
-    }
-    Err(PopError::Closed)
+        match backoff.wait(&cancel, &places) {
+            Ok(()) => {}
+            Err(WaitEnd::Cancelled) => break Err(PopError::Cancelled),
+            Err(WaitEnd::TimedOut) => break Ok(()),
+        }
+    };
+    rings.iter_mut().for_each(|ring| ring.side.waiting = false);
+    places.iter().for_each(Sleeper::stay_awake);
+    done
 }
 
 impl End for Consumer {

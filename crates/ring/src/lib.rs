@@ -45,6 +45,7 @@ pub mod segment;
 mod side;
 mod spec;
 mod wait;
+pub mod wake;
 mod words;
 
 pub use abi::{ABI_VERSION, ByteOrder, ControlWord, Flags, Geometry, GeometryError};

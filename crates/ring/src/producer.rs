@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::abi::{ByteOrder, ControlWord, Flags, from_raw, to_raw};
 use super::doorbell::{Bell, Doorbell};
@@ -10,7 +10,7 @@ use super::error::PushError;
 use super::region::{Ring, RingStats};
 use super::side::{End, Side};
 use super::spec::RingSpec;
-use super::wait::{Cancel, Deadline};
+use super::wait::{Cancel, Deadline, is_over};
 use super::words::{Items, Word, copy_item};
 
 /// Pushes items into a ring by plain stores to memory: the items, then `head` with release ordering.
@@ -201,14 +201,19 @@ impl Producer {
         self.reserve(max_items)
     }
 
-    /// Waits until at least one item is free, or `stop` says that there is something else to do. `stop` is asked often.
+    /// Waits until at least one item is free, `stop` says that there is something else to do, or `end` is over. `stop` is asked every few
+    /// milliseconds, and whenever the ring is [nudged](Ring::nudge).
     ///
     /// # Errors
     /// [`PushError::Cancelled`], [`PushError::Aborted`], [`PushError::Corrupt`].
-    pub fn wait_unless(&mut self, stop: impl Fn() -> bool) -> Result<(), PushError> {
+    pub fn wait_unless(&mut self, stop: impl Fn() -> bool, end: Option<Instant>) -> Result<(), PushError> {
         let attempt = |ring: &mut Self| if stop() { Ok(()) } else { ring.room() };
         match self.room() {
-            Err(PushError::Full) => self.wait_and(Deadline::Never, attempt),
+            Err(PushError::Full) if is_over(end) => Ok(()),
+            Err(PushError::Full) => match self.wait_and(Deadline::of(end), attempt) {
+                Err(PushError::TimedOut) => Ok(()),
+                done => done,
+            },
             done => done,
         }
     }

@@ -10,6 +10,7 @@ use super::consumer::Consumer;
 use super::producer::Producer;
 use super::spec::RingSpec;
 use super::wait::Cancel;
+use super::wake;
 use super::words::{Control, Items};
 use crate::memory::{HostMemory, Memory, MemoryError};
 
@@ -447,6 +448,7 @@ impl Ring {
         let word = if self.role == Role::Producer { &self.control.tail } else { &self.control.head };
         let _ = self.abort_reason.set(reason.into());
         word.set(flag);
+        self.nudge();
     }
 
     /// Ends a consumer ring's stream behind what is in it: pops succeed until it is empty. To be called when no switch writes to
@@ -454,6 +456,12 @@ impl Ring {
     pub fn finish(&self) {
         let flag = ControlWord { counter: 0, flags: Flags::CLOSED };
         self.control.head.set(to_raw(flag, self.spec.byte_order()));
+        self.nudge();
+    }
+
+    /// Wakes a handle that sleeps until the other side has done something: there is something else to do.
+    pub fn nudge(&self) {
+        wake::tell(&*self.memory);
     }
 
     /// Ends a producer ring's stream in place of a program, unless one has the ring; says whether it ended it.

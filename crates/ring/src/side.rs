@@ -6,14 +6,15 @@ use super::abi::ControlWord;
 use super::error::AbortOrigin;
 use super::region::{Ring, Role, SideTotals};
 use super::wait::{Backoff, Cancel, Deadline, WaitEnd};
+use super::wake::Sleeper;
 
 /// An end's ring, and what was not told to it yet.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) ring: Arc<Ring>,
-    cancel: Cancel,
+    pub(crate) cancel: Cancel,
     /// Inside a blocking call, whose looks are one event together.
-    waiting: bool,
+    pub(crate) waiting: bool,
     /// How often there was no room, or no item.
     blocked: u64,
     /// Up to which position was reported, and where to.
@@ -45,6 +46,11 @@ impl Side {
         } else {
             AbortOrigin::Switch
         }
+    }
+
+    /// Where the handle sleeps, if it is woken.
+    pub(crate) fn sleeper(&self) -> Option<Sleeper> {
+        Sleeper::at(&**self.ring.memory())
     }
 
     /// Notes a look that found no room, or no item, by the end that is at `position`.
@@ -81,9 +87,10 @@ pub(crate) trait End: Sized {
         mut attempt: impl FnMut(&mut Self) -> Result<T, Self::Error>,
     ) -> Result<T, Self::Error> {
         let mut backoff = Backoff::new(deadline);
+        let place = self.side().sleeper();
         self.side().waiting = true;
         let done = loop {
-            match backoff.wait(&self.side().cancel) {
+            match backoff.wait(&self.side().cancel, place.as_slice()) {
                 Ok(()) => {}
                 Err(WaitEnd::Cancelled) => break Err(Self::CANCELLED),
                 Err(WaitEnd::TimedOut) => break Err(Self::TIMED_OUT),
@@ -94,6 +101,9 @@ pub(crate) trait End: Sized {
             }
         };
         self.side().waiting = false;
+        if let Some(place) = place {
+            place.stay_awake();
+        }
         done
     }
 }

@@ -1,8 +1,10 @@
 //! Waiting for the other side without burning the core that it may need.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::wake::Sleeper;
 
 /// A token that ends every blocking ring operation that was given a clone of it.
 ///
@@ -13,7 +15,8 @@ pub struct Cancel(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     triggered: AtomicBool,
-    lock: Mutex<()>,
+    /// Where threads sleep, until a NIC wakes them.
+    sleepers: Mutex<Vec<Sleeper>>,
     wake: Condvar,
 }
 
@@ -26,9 +29,15 @@ impl Cancel {
     /// Ends all waits on this token, now and from now on.
     pub fn cancel(&self) {
         // Under the lock, so that a waiter is either before its check or already asleep.
-        let _guard = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let sleepers = self.sleepers();
         self.0.triggered.store(true, Ordering::Release);
         self.0.wake.notify_all();
+        sleepers.iter().for_each(Sleeper::wake);
+    }
+
+    /// The list is whole also behind a panic.
+    fn sleepers(&self) -> MutexGuard<'_, Vec<Sleeper>> {
+        self.0.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether [`cancel`](Self::cancel) was called.
@@ -39,9 +48,26 @@ impl Cancel {
 
     /// Sleeps for `time`, or until the token is triggered. Says whether it is.
     pub fn sleep(&self, time: Duration) -> bool {
-        let guard = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.sleepers();
         if !self.is_cancelled() {
             drop(self.0.wake.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner));
+        }
+        self.is_cancelled()
+    }
+
+    /// Sleeps at `places`, which have announced it, until one is woken, `time` is over or the token is triggered. Says whether it is.
+    pub(crate) fn sleep_at(&self, places: &[Sleeper], time: Duration) -> bool {
+        let mut sleepers = self.sleepers();
+        if self.is_cancelled() {
+            return true;
+        }
+        // One of them is enough to wake this thread.
+        sleepers.push(places[0]);
+        drop(sleepers);
+        Sleeper::sleep(places, time);
+        let mut sleepers = self.sleepers();
+        if let Some(own) = sleepers.iter().position(|at| *at == places[0]) {
+            sleepers.swap_remove(own);
         }
         self.is_cancelled()
     }
@@ -68,34 +94,47 @@ pub(crate) enum Deadline {
 }
 
 impl Deadline {
+    /// At `end`, if there is one.
+    pub(crate) fn of(end: Option<Instant>) -> Self {
+        end.map_or(Self::Never, Self::At)
+    }
+
     /// `time` from now; a time beyond what the clock can count is for ever.
     pub(crate) fn after(time: Duration) -> Self {
         Instant::now().checked_add(time).map_or(Self::Never, Self::At)
     }
 }
 
+/// Whether a time to wait until is over.
+pub(crate) fn is_over(end: Option<Instant>) -> bool {
+    end.is_some_and(|end| Instant::now() >= end)
+}
+
 const SPIN_STEPS: u32 = 6;
 const YIELD_STEPS: u32 = 24;
 const FIRST_PARK: Duration = Duration::from_micros(10);
 const LONGEST_PARK: Duration = Duration::from_micros(500);
+/// Of who is woken. Other reasons to go on are looked at so often.
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 /// One wait: a short spin (the other side is on another core and about to finish), then offers of the
-/// core to whoever is runnable (the other side may be waiting for this very core), then sleeps that
-/// double up to half a millisecond (nothing is happening).
+/// core to whoever is runnable (the other side may be waiting for this very core), then sleeps. Where nobody
+/// wakes, they double up to half a millisecond (nothing is happening).
 pub(crate) struct Backoff {
     step: u32,
     park: Duration,
     deadline: Deadline,
+    has_announced: bool,
 }
 
 impl Backoff {
     pub(crate) fn new(deadline: Deadline) -> Self {
-        Self { step: 0, park: FIRST_PARK, deadline }
+        Self { step: 0, park: FIRST_PARK, deadline, has_announced: false }
     }
 
-    /// Waits a little longer than the last time.
+    /// Waits a little longer than the last time, for somebody who wakes at `places` if there are some.
     #[cfg(not(feature = "loom"))]
-    pub(crate) fn wait(&mut self, cancel: &Cancel) -> Result<(), WaitEnd> {
+    pub(crate) fn wait(&mut self, cancel: &Cancel, places: &[Sleeper]) -> Result<(), WaitEnd> {
         if cancel.is_cancelled() {
             return Err(WaitEnd::Cancelled);
         }
@@ -106,7 +145,8 @@ impl Backoff {
             self.step += 1;
             return Ok(());
         }
-        let mut park = self.park;
+        let is_woken = !places.is_empty();
+        let mut park = if is_woken { LONGEST_SLEEP } else { self.park };
         if let Deadline::At(end) = self.deadline {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -119,14 +159,24 @@ impl Backoff {
             std::thread::yield_now();
             return Ok(());
         }
+        if is_woken {
+            self.has_announced = !self.has_announced;
+            if self.has_announced {
+                // The caller looks once more.
+                places.iter().for_each(Sleeper::announce);
+                return Ok(());
+            }
+            return if cancel.sleep_at(places, park) { Err(WaitEnd::Cancelled) } else { Ok(()) };
+        }
         self.park = (self.park * 2).min(LONGEST_PARK);
         if cancel.sleep(park) { Err(WaitEnd::Cancelled) } else { Ok(()) }
     }
 
     /// Under loom time does not pass: hand over to another thread of the model.
     #[cfg(feature = "loom")]
-    pub(crate) fn wait(&mut self, cancel: &Cancel) -> Result<(), WaitEnd> {
-        let _ = (self.step, self.park, SPIN_STEPS, YIELD_STEPS, LONGEST_PARK);
+    pub(crate) fn wait(&mut self, cancel: &Cancel, _places: &[Sleeper]) -> Result<(), WaitEnd> {
+        let _ =
+            (self.step, self.park, self.has_announced, SPIN_STEPS, YIELD_STEPS, LONGEST_PARK, LONGEST_SLEEP);
         if cancel.is_cancelled() {
             return Err(WaitEnd::Cancelled);
         }
@@ -148,7 +198,7 @@ mod tests {
         let mut backoff = Backoff::new(Deadline::after(Duration::from_millis(3)));
         let cancel = Cancel::new();
         let end = loop {
-            if let Err(end) = backoff.wait(&cancel) {
+            if let Err(end) = backoff.wait(&cancel, &[]) {
                 break end;
             }
         };
@@ -165,6 +215,6 @@ mod tests {
         cancel.cancel();
         assert!(sleeper.join().expect("the sleeper"));
         assert!(cancel.sleep(Duration::from_secs(3600)));
-        assert_eq!(Backoff::new(Deadline::Never).wait(&cancel), Err(WaitEnd::Cancelled));
+        assert_eq!(Backoff::new(Deadline::Never).wait(&cancel, &[]), Err(WaitEnd::Cancelled));
     }
 }

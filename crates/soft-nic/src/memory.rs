@@ -26,6 +26,14 @@ pub unsafe trait MemoryRegion: Send + Sync {
         self.len() == 0
     }
 
+    /// How many of its first bytes are [told](Self::stored) of.
+    fn watched(&self) -> usize {
+        0
+    }
+
+    /// The NIC has stored something of which the first byte lies in the [watched](Self::watched) part. Must not block.
+    fn stored(&self) {}
+
     /// How the NIC has to reach it; the same at each call.
     fn reach(&self) -> Reach<'_> {
         Reach::Coherent

@@ -45,6 +45,7 @@ struct Mr {
     access: Access,
     iova: u64,
     len: u64,
+    watched: usize,
     base: *mut u8,
     /// Whether loads and stores alone do.
     coherent: bool,
@@ -139,8 +140,9 @@ impl MrTable {
         entry.last = if random == entry.last { random.wrapping_add(1) } else { random };
         let plain = u32::from(entry.last) << 16 | u32::from(slot);
         let rkey = Rkey(plain.wrapping_mul(MIX) ^ self.mask);
-        let (base, coherent) = (region.base(), matches!(region.reach(), Reach::Coherent));
-        entry.mr = Some(Mr { rkey, access, iova, len: len as u64, base, coherent, region });
+        let (base, watched) = (region.base(), region.watched());
+        let coherent = matches!(region.reach(), Reach::Coherent);
+        entry.mr = Some(Mr { rkey, access, iova, len: len as u64, watched, base, coherent, region });
         Ok(rkey)
     }
 
@@ -196,6 +198,9 @@ impl MrTable {
             copy(bytes);
         } else if !mr.reach(bytes, copy, |bus, bytes| bus.write(offset, bytes)) {
             return Err(NakCode::RemoteOperational);
+        }
+        if offset < mr.watched {
+            mr.region.stored();
         }
         Ok(())
     }
@@ -275,6 +280,44 @@ mod tests {
         fn len(&self) -> usize {
             0
         }
+    }
+
+    /// Counts what it is told.
+    struct Watched(HostMemory, std::sync::atomic::AtomicU32);
+
+    // SAFETY: as the memory in it.
+    unsafe impl MemoryRegion for Watched {
+        fn base(&self) -> *mut u8 {
+            self.0.base()
+        }
+
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn watched(&self) -> usize {
+            64
+        }
+
+        fn stored(&self) {
+            self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_region_is_told_of_stores_into_its_watched_part() {
+        let region = Arc::new(Watched(HostMemory::allocate(128).unwrap(), 0.into()));
+        let mut table = MrTable::new(Some(1));
+        let key = table.register(region.clone(), 0, Access::ALL).unwrap();
+        let told = || region.1.load(std::sync::atomic::Ordering::Relaxed);
+        for (address, count) in [(0, 1), (56, 2), (64, 2), (120, 2)] {
+            table.store(key, address, &[1; 8], Access::REMOTE_WRITE).unwrap();
+            assert_eq!(told(), count, "at {address}");
+        }
+        let refused = table.store(key, 124, &[1; 8], Access::REMOTE_WRITE);
+        assert_eq!((refused, told()), (Err(NakCode::RemoteAccess), 2));
+        assert!(table.load(key, 0, &mut [0; 8], Access::REMOTE_READ));
+        assert_eq!(told(), 2);
     }
 
     #[test]

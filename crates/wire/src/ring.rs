@@ -20,6 +20,10 @@ pub const PRODUCER_TAIL: u64 = 64;
 pub const COMMIT_RECORD: u64 = 0;
 /// Offset of a consumer ring's tail word ([`ControlWord`]).
 pub const CONSUMER_TAIL: u64 = 64;
+/// Offset of the word, 4 bytes, by which the PU says that it sleeps. No peer reads or writes it.
+pub const WAITS: u64 = 128;
+/// Offset of the word, 4 bytes, by which the NIC says that it wakes the PU. Likewise.
+pub const WAKES: u64 = 132;
 /// Offset of the first item.
 pub const ITEMS: u64 = 4096;
 /// Length of a control word in bytes.

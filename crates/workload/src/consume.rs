@@ -169,7 +169,7 @@ impl<'a> Intake<'a> {
 
     /// Waits for items; `false`: all streams have ended.
     fn wait(&self, rings: &mut [&mut Consumer]) -> Result<bool, WorkloadError> {
-        match wait_for_any(rings, || false) {
+        match wait_for_any(rings, || false, None) {
             Ok(()) => Ok(true),
             Err(PopError::Closed) => Ok(false),
             Err(cause) => Err(self.broken(cause)),

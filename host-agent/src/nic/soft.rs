@@ -13,6 +13,7 @@ use super::steps::Steps;
 use super::{NicBackend, NicError, NicErrorKind, NicInfo, QpTarget, RingPart};
 use zsr_ring::doorbell::{self, Doorbell};
 use zsr_ring::memory::{Memory, Visibility};
+use zsr_ring::wake;
 
 type Command = Box<dyn FnOnce(&mut Nic) + Send>;
 
@@ -214,6 +215,7 @@ impl Steps for Nic {
 /// # Errors
 /// The NIC's refusal. So for the following.
 pub fn register(nic: &mut Nic, memory: Arc<dyn Memory>) -> Result<Rkey, MrError> {
+    wake::offer(&*memory);
     nic.register_mr(Arc::new(Region(memory)), 0, REMOTE)
 }
 
@@ -278,6 +280,14 @@ unsafe impl MemoryRegion for Region {
 
     fn len(&self) -> usize {
         self.0.len()
+    }
+
+    fn watched(&self) -> usize {
+        zsr_wire::ring::ITEMS as usize
+    }
+
+    fn stored(&self) {
+        wake::tell(&*self.0);
     }
 
     fn reach(&self) -> Reach<'_> {

@@ -89,7 +89,7 @@ fn a_consumer_of_a_flow_with_lanes_pops_from_all_of_its_rings() {
     assert_eq!((consumer.lanes(), consumer.ring().is_none()), (2, true));
     assert!(matches!(consumer.try_pop(), Ok(Popped::Nothing)));
     assert!(matches!(consumer.pop_timeout(Duration::from_millis(1)), Ok(Popped::Nothing)));
-    assert!(matches!(consumer.pop_unless(|| true), Ok(Popped::Nothing)));
+    assert!(matches!(consumer.pop_unless(|| true, None), Ok(Popped::Nothing)));
     let mut send = |from: usize, numbers: std::ops::Range<u32>| {
         for n in numbers {
             producers[from].push(format!("{from} {n:03}").as_bytes()).expect("pushed");

@@ -58,6 +58,14 @@ impl Until {
         }
     }
 
+    fn end(self) -> Option<Instant> {
+        match self {
+            Until::Now => Some(Instant::now()),
+            Until::At(end) => Some(end),
+            Until::Never => None,
+        }
+    }
+
     fn is_over(self) -> bool {
         match self {
             Until::Now => true,
@@ -286,7 +294,7 @@ impl FlowProducer {
                 Err(SegmentPushError::Ring(PushError::Full)) => {
                     self.counts.wait_for(format!("room in ring `{}`", to.ring));
                     let follower = &self.follower;
-                    match to.writer.producer().wait_unless(|| follower.has_news() || until.is_over()) {
+                    match to.writer.producer().wait_unless(|| follower.has_news(), until.end()) {
                         Ok(()) => continue,
                         Err(e) => Err(e.into()),
                     }
