@@ -1,6 +1,6 @@
 """check.py FOLDER: `zsr sql` (FOLDER/zsr, FOLDER/zsr-sql) over a running system: the rows of TPC-H's 22 queries are DuckDB's, and nothing is left of
 queries that end otherwise."""
-import csv, decimal, os, pathlib, signal, subprocess, sys, tempfile, threading, time
+import csv, decimal, json, os, pathlib, signal, subprocess, sys, tempfile, threading, time
 
 import duckdb
 
@@ -175,6 +175,52 @@ def flows_are_kept(system):
     nothing_is_left(system)
 
 
+def own_tables(system):
+    """Files of every kind, a folder of them, and tables of TPC-H in one query; files that are not there, or not what they should be."""
+    with tempfile.TemporaryDirectory() as folder:
+        database, folder = duckdb.connect(), pathlib.Path(folder)
+        (folder / "parts").mkdir()
+        database.execute("create table sales as select range as id, range % 97 as shop, (range * 7919) % 1000 / 10 as price, "
+                         "case when range % 11 = 0 then null else 'n' || range % 13 end as note from range(200000)")
+        database.execute("create table shops as select range as shop, 'shop ' || range as name, range % 25 as nation from range(97)")
+        database.execute(f"copy sales to '{folder}/sales.parquet' (format parquet)")
+        for part in range(3):
+            database.execute(f"copy (select * from sales where id % 3 = {part}) to '{folder}/parts/{part}.parquet' (format parquet, compression zstd)")
+        for end, form in (("csv", "format csv, header"), ("json", "format json")):
+            database.execute(f"copy shops to '{folder}/shops.{end}' ({form})")
+        database.execute("create table nation as select range as n_nationkey from range(25)")
+        query = ("select name, nation, count(*) as n, sum(price) as s, max(note) as m, count(note) as c from sales join shops using (shop) "
+                 "join nation on nation = n_nationkey group by name, nation")
+        theirs = [["" if v is None else str(v) for v in row] for row in database.execute(query).fetchall()]
+        for sales, shops in (("sales.parquet", "shops.csv"), ("parts", "shops.json")):
+            arguments = ["--table", f"Sales={folder}/{sales}", "--table", f"shops={folder}/{shops}"]
+            (folder / "queries.sql").write_text(f"{query};\nselect count(*) as shops from shops;\n")
+            said = system.run("sql", str(TOPOLOGY), *arguments, "--format", "csv", "--file", str(folder / "queries.sql"))
+            ours = list(csv.reader(said.splitlines()))
+            if ours[-2:] != [["shops"], ["97"]]:
+                raise Failed(f"the second query of a file: {ours[-2:]}")
+            compare(sales, ours[1:-2], theirs)
+            flows = system.run("sql", str(TOPOLOGY), *arguments, f"explain {query}")
+            if "shuffle of stage" not in flows:
+                raise Failed(f"rows of {sales} go through no flow: {flows}")
+        line = system.run("sql", str(TOPOLOGY), *arguments, "--format", "json", "select name, shop from shops where shop = 5")
+        if json.loads(line) != {"name": "shop 5", "shop": 5}:
+            raise Failed(f"JSON: {line}")
+        (folder / "bad.parquet").write_text("shop,name\n")
+        for table, code, words in (
+            ("shops", 2, "expected NAME=PATH"),
+            ("5=x.csv", 2, "expected a letter"),
+            (f"shops={folder}/none.csv", 1, "No such file"),
+            (f"shops={folder}/queries.sql", 1, "expected a name that ends in .parquet"),
+            (f"shops={folder}/bad.parquet", 1, "bad.parquet: "),
+            (f"shops={folder}", 1, "it has files that end in"),
+        ):
+            done = subprocess.run([ZSR, "sql", str(TOPOLOGY), "--table", table, "select 1"], env=system.env, capture_output=True, text=True, timeout=PATIENCE)
+            if done.returncode != code or words not in done.stderr or "panicked" in done.stderr:
+                raise Failed(f"--table {table}: exit code {done.returncode}, {done.stderr}")
+    nothing_is_left(system)
+
+
 def explained(system):
     said = system.run("sql", str(TOPOLOGY), "explain select l_suppkey, count(*) from lineitem group by l_suppkey")
     for line in ("  shuffle of stage 1: h1 -> h2, h2 -> h1", "  coalesce of stage 2: h1 -> head, h2 -> head"):
@@ -258,6 +304,8 @@ def main():
         print(f"TPC-H at scale {SCALE}: 22 queries, {answers(system)}")
         flows_are_kept(system)
         print("the same query again: the same flows")
+        own_tables(system)
+        print("Parquet, CSV and JSON: rows as DuckDB has them")
         explained(system)
         fails(system)
         print("queries that fail: nothing left")

@@ -3,6 +3,7 @@
 mod explain;
 mod query;
 mod system;
+mod tables;
 mod workers;
 
 use std::io::{BufRead, IsTerminal, Write};
@@ -12,18 +13,19 @@ use std::thread;
 
 use clap::{Parser, ValueEnum};
 use query::Queries;
+use tables::OwnTable;
 use tokio::sync::mpsc;
 
 /// Exit code of who was told to end by a signal.
 const INTERRUPTED: u8 = 130;
 
-/// Answer SQL queries over TPC-H at the hosts of a topology, whose workers exchange rows through flows
+/// Answer SQL queries at the hosts of a topology, whose workers exchange rows through flows
 #[derive(Debug, Parser)]
 #[command(
     name = "zsr sql",
     bin_name = "zsr sql",
     version,
-    after_help = "The first host asks, all others are workers. Tables: region, nation, supplier, customer, part, partsupp, orders, lineitem.\n\
+    after_help = "The first host asks, all others are workers. Tables: those of --table, and of TPC-H region, nation, supplier, customer, part, partsupp, orders, lineitem.\n\
                   Exit codes: 0 all went well, 1 a query or the system failed, 2 the command or the topology is wrong, 130 interrupted."
 )]
 struct Args {
@@ -33,6 +35,14 @@ struct Args {
     /// Queries, also EXPLAIN [default: those on standard input, each ended by `;`]
     #[arg(value_name = "QUERY")]
     queries: Vec<String>,
+    /// Read queries from a file, each ended by `;` at the end of a line
+    #[arg(long, short, value_name = "FILE", conflicts_with = "queries")]
+    file: Option<PathBuf>,
+    /// A table of one's own: a file or a folder of files, Parquet, CSV with a line of names, or a JSON object per line
+    ///
+    /// It can be given several times. It hides a table of TPC-H that has its name.
+    #[arg(long = "table", value_name = "NAME=PATH")]
+    own_tables: Vec<OwnTable>,
     /// Scale factor of TPC-H's tables: 1 is about 1 GB of text
     #[arg(long, value_name = "FACTOR", default_value_t = 0.01)]
     scale: f64,
@@ -42,6 +52,9 @@ struct Args {
     /// How results are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
+    /// Print on standard error how long each query has taken, and its number of rows
+    #[arg(long)]
+    timing: bool,
     /// Be the worker of a host
     #[arg(long, value_name = "HOST", hide = true, requires_all = ["system", "prefix", "sockets"])]
     worker: Option<String>,
@@ -66,6 +79,8 @@ enum Format {
     Table,
     /// CSV with a line of names.
     Csv,
+    /// A JSON object per row and line. Fields that are null are left out.
+    Json,
 }
 
 fn main() -> ExitCode {
@@ -138,15 +153,25 @@ fn run(
     workers: &[String],
     stop: system::Signals,
 ) -> Result<u8, String> {
-    let mut queries =
-        runtime.block_on(Queries::new(system, head, workers, args.scale, args.partitions.into(), stop))?;
+    let file = args
+        .file
+        .as_ref()
+        .map(|path| std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display())));
+    let file = file.transpose()?;
+    let mut queries = runtime.block_on(Queries::new(system, head, workers, args, stop))?;
     let mut code = 0;
     let mut one = |queries: &mut Queries, text: &str| {
-        let done = runtime.block_on(queries.answer(text, args.format));
+        let done = runtime.block_on(queries.answer(text, args));
         code = code.max(done);
         done != INTERRUPTED
     };
-    if args.queries.is_empty() {
+    if let Some(text) = &file {
+        for text in text.split_inclusive(";\n") {
+            if !one(&mut queries, text) {
+                break;
+            }
+        }
+    } else if args.queries.is_empty() {
         let mut lines = lines();
         let mut text = String::new();
         loop {

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::SchemaRef;
+use arrow::json::LineDelimitedWriter;
 use arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
@@ -18,7 +19,7 @@ use zsr_datafusion::{Exchange, left_behind, remove};
 use crate::explain;
 use crate::system::{Signals, System};
 use crate::workers::{Worker, death};
-use crate::{Format, INTERRUPTED, complain};
+use crate::{Args, Format, INTERRUPTED, complain};
 
 /// How long parts of a query may take to end, which compute nothing any more.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,10 +45,10 @@ impl Queries {
         system: &System,
         head: &str,
         hosts: &[String],
-        scale: f64,
-        partitions: usize,
+        args: &Args,
         stop: Signals,
     ) -> Result<Self, String> {
+        let partitions = usize::from(args.partitions);
         let contact = Contact::from(&system.place);
         let own = std::process::id();
         clear(&contact, &left_by_the_dead).await?;
@@ -57,7 +58,10 @@ impl Queries {
         let exchange = Exchange::new(contact.clone(), head, &prefix, sockets.path());
         let state = exchange.session(hosts, partitions).map_err(|e| e.to_string())?;
         let context = SessionContext::new_with_state(state);
-        tpch::register(&context, scale, partitions).map_err(|e| e.to_string())?;
+        tpch::register(&context, args.scale, partitions).map_err(|e| e.to_string())?;
+        for table in &args.own_tables {
+            table.register(&context).await?;
+        }
         let folder = system.place.folder().to_owned();
         let mut workers = Vec::new();
         for host in hosts {
@@ -77,23 +81,30 @@ impl Queries {
     }
 
     /// Prints the rows of a query, or why there are none; the exit code.
-    pub(crate) async fn answer(&mut self, text: &str, format: Format) -> u8 {
+    pub(crate) async fn answer(&mut self, text: &str, args: &Args) -> u8 {
         let text = text.trim().trim_end_matches(';');
         if text.is_empty() {
             return 0;
         }
+        let begin = Instant::now();
         let done = tokio::select! {
             biased;
             () = self.stop.wait() => Err((INTERRUPTED, "interrupted".to_owned())),
             who = death(&mut self.workers) => Err((1, format!("{who}: the query is given up"))),
             rows = rows(&self.context, text, &self.head, &self.hosts) => rows.map_err(|e| (1, e)),
         };
+        let took = begin.elapsed();
         // The query is dropped by now: its parts end, wherever they are.
         let settled = self.settle().await;
         let printed = match done {
             Ok(Rows::Text(text)) => print(&text).map_err(|e| (1, e)),
             Ok(Rows::Batches(schema, batches)) => {
-                show(&schema, &batches, format).and_then(|text| print(&text)).map_err(|e| (1, e))
+                let shown = show(&schema, &batches, args.format).and_then(|text| print(&text));
+                if args.timing {
+                    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+                    complain(format_args!("{rows} rows in {:.1} ms", took.as_secs_f64() * 1e3));
+                }
+                shown.map_err(|e| (1, e))
             }
             Err(e) => Err(e),
         };
@@ -187,6 +198,14 @@ fn show(schema: &SchemaRef, batches: &[RecordBatch], format: Format) -> Result<S
             let table = pretty_format_batches_with_schema(schema.clone(), batches).map_err(fail)?;
             let _ = writeln!(text, "{table}");
             Ok(text)
+        }
+        Format::Json => {
+            let mut bytes = Vec::new();
+            let mut writer = LineDelimitedWriter::new(&mut bytes);
+            writer.write_batches(&batches.iter().collect::<Vec<_>>()).map_err(fail)?;
+            writer.finish().map_err(fail)?;
+            drop(writer);
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
         }
         Format::Csv => {
             let mut bytes = Vec::new();
