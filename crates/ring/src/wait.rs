@@ -29,9 +29,13 @@ impl Cancel {
     /// Ends all waits on this token, now and from now on.
     pub fn cancel(&self) {
         // Under the lock, so that a waiter is either before its check or already asleep.
-        let sleepers = self.sleepers();
-        self.0.triggered.store(true, Ordering::Release);
-        self.0.wake.notify_all();
+        let sleepers = {
+            let sleepers = self.sleepers();
+            self.0.triggered.store(true, Ordering::Release);
+            self.0.wake.notify_all();
+            sleepers.clone()
+        };
+        // Who wakes takes the lock.
         sleepers.iter().for_each(Sleeper::wake);
     }
 
@@ -62,11 +66,11 @@ impl Cancel {
             return true;
         }
         // One of them is enough to wake this thread.
-        sleepers.push(places[0]);
+        sleepers.push(places[0].clone());
         drop(sleepers);
         Sleeper::sleep(places, time);
         let mut sleepers = self.sleepers();
-        if let Some(own) = sleepers.iter().position(|at| *at == places[0]) {
+        if let Some(own) = sleepers.iter().position(|at| at.is(&places[0])) {
             sleepers.swap_remove(own);
         }
         self.is_cancelled()
