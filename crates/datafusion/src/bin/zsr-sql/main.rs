@@ -6,7 +6,7 @@ mod system;
 mod tables;
 mod workers;
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, BufReader, Cursor, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -165,14 +165,11 @@ fn run(
         code = code.max(done);
         done != INTERRUPTED
     };
-    if let Some(text) = &file {
-        for text in text.split_inclusive(";\n") {
-            if !one(&mut queries, text) {
-                break;
-            }
-        }
-    } else if args.queries.is_empty() {
-        let mut lines = lines();
+    if args.queries.is_empty() {
+        let mut lines = match file {
+            Some(text) => lines(Cursor::new(text)),
+            None => standard_input(),
+        };
         let mut text = String::new();
         loop {
             let Some(next) = runtime.block_on(queries.unless_stopped(lines.recv())) else {
@@ -202,15 +199,20 @@ fn run(
     Ok(code)
 }
 
-/// Lines of standard input. A thread reads them, as signals do not end a read.
-fn lines() -> mpsc::Receiver<std::io::Result<String>> {
+/// Lines of standard input.
+fn standard_input() -> mpsc::Receiver<std::io::Result<String>> {
     let input = std::io::stdin();
     if input.is_terminal() {
         complain(format_args!("queries, each ended by `;`:"));
     }
+    lines(BufReader::new(input))
+}
+
+/// Lines of `input`. A thread reads them, as signals do not end a read.
+fn lines(input: impl BufRead + Send + 'static) -> mpsc::Receiver<std::io::Result<String>> {
     let (to, lines) = mpsc::channel(1);
     thread::spawn(move || {
-        for line in input.lock().lines() {
+        for line in input.lines() {
             if to.blocking_send(line).is_err() {
                 break;
             }
