@@ -50,7 +50,7 @@ impl Side {
 
     /// Where the handle sleeps, if it is woken.
     pub(crate) fn sleeper(&self) -> Option<Sleeper> {
-        Sleeper::at(self.ring.memory())
+        Sleeper::at(&**self.ring.memory())
     }
 
     /// Notes a look that found no room, or no item, by the end that is at `position`.

@@ -9,7 +9,6 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ pub fn offer(memory: &dyn Memory) {
 #[inline]
 pub fn tell(memory: &dyn Memory) {
     if let Some(waits) = word(memory, WAITS_OFFSET) {
-        wake(waits);
+        Sleeper(NonNull::from(waits)).wake();
     }
 }
 
@@ -47,43 +46,23 @@ fn word(memory: &dyn Memory, offset: usize) -> Option<&AtomicU32> {
     reached.then(|| unsafe { &*memory.base().as_ptr().wrapping_add(offset).cast::<AtomicU32>() })
 }
 
-/// Wakes whoever sleeps at this word, or is about to.
-fn wake(waits: &AtomicU32) {
-    // Between the control word that was written and the look for a sleeper.
-    fence(Ordering::SeqCst);
-    if waits.load(Ordering::Relaxed) != 0 {
-        waits.store(0, Ordering::Relaxed);
-        let _ = futex::wake(waits, futex::Flags::empty(), i32::MAX as u32);
-    }
-}
-
-/// The place where a processing unit sleeps.
-#[derive(Clone)]
-pub(crate) struct Sleeper {
-    waits: NonNull<AtomicU32>,
-    /// In which the word is.
-    _memory: Arc<dyn Memory>,
-}
+/// The place where a processing unit sleeps. Whoever has one keeps the ring's memory alive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sleeper(NonNull<AtomicU32>);
 
 // SAFETY: an atomic may be used from any thread.
 unsafe impl Send for Sleeper {}
 
 impl Sleeper {
     /// None where nobody would wake it.
-    pub(crate) fn at(memory: &Arc<dyn Memory>) -> Option<Self> {
-        let wakes = word(&**memory, WAKES_OFFSET)?.load(Ordering::Acquire) == 1;
-        let waits = word(&**memory, WAITS_OFFSET).filter(|_| wakes)?;
-        Some(Sleeper { waits: NonNull::from(waits), _memory: memory.clone() })
-    }
-
-    /// Whether this is the same place.
-    pub(crate) fn is(&self, other: &Sleeper) -> bool {
-        self.waits == other.waits
+    pub(crate) fn at(memory: &dyn Memory) -> Option<Self> {
+        let wakes = word(memory, WAKES_OFFSET)?.load(Ordering::Acquire) == 1;
+        word(memory, WAITS_OFFSET).filter(|_| wakes).map(|waits| Sleeper(NonNull::from(waits)))
     }
 
     fn waits(&self) -> &AtomicU32 {
-        // SAFETY: a word of the memory, which this keeps.
-        unsafe { self.waits.as_ref() }
+        // SAFETY: whoever has this keeps the memory.
+        unsafe { self.0.as_ref() }
     }
 
     /// Is about to sleep. A look at the ring has to follow: what is written from now on wakes, but what was written before does not.
@@ -99,7 +78,12 @@ impl Sleeper {
 
     /// Wakes whoever sleeps here, or is about to.
     pub(crate) fn wake(&self) {
-        wake(self.waits());
+        // Between the control word that was written and the look for a sleeper.
+        fence(Ordering::SeqCst);
+        if self.waits().load(Ordering::Relaxed) != 0 {
+            self.waits().store(0, Ordering::Relaxed);
+            let _ = futex::wake(self.waits(), futex::Flags::empty(), i32::MAX as u32);
+        }
     }
 
     /// Sleeps at all of `places`, which have announced it, until one is woken, or `time` is over.
@@ -125,7 +109,7 @@ impl Sleeper {
     fn wanted(&self) -> futex::Wait {
         let mut wait = futex::Wait::new();
         wait.val = 1;
-        wait.uaddr = futex::WaitPtr::new(self.waits.as_ptr().cast());
+        wait.uaddr = futex::WaitPtr::new(self.0.as_ptr().cast());
         wait.flags = futex::WaitFlags::SIZE_U32;
         wait
     }
@@ -146,32 +130,33 @@ mod tests {
     use super::*;
     use crate::memory::HostMemory;
     use crate::wait::Cancel;
+    use std::sync::Arc;
 
     /// Far longer than any test may take: only a wake-up can end it.
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn memory() -> Arc<dyn Memory> {
-        let memory: Arc<dyn Memory> = Arc::new(HostMemory::anonymous(8192).expect("memory"));
+    fn memory() -> Arc<HostMemory> {
+        let memory = Arc::new(HostMemory::anonymous(8192).expect("memory"));
         offer(&*memory);
         memory
     }
 
-    fn is_awaited(memory: &dyn Memory) -> bool {
+    fn is_awaited(memory: &HostMemory) -> bool {
         word(memory, WAITS_OFFSET).expect("a word").load(Ordering::Relaxed) != 0
     }
 
     #[test]
     fn nobody_sleeps_where_nobody_wakes() {
-        let memory: Arc<dyn Memory> = Arc::new(HostMemory::anonymous(8192).expect("memory"));
-        assert!(Sleeper::at(&memory).is_none());
-        offer(&*memory);
+        let memory = HostMemory::anonymous(8192).expect("memory");
+        assert_eq!(Sleeper::at(&memory), None);
+        offer(&memory);
         assert!(Sleeper::at(&memory).is_some());
     }
 
     #[test]
     fn a_word_that_was_written_wakes_who_sleeps_and_who_is_about_to() {
         let memory = memory();
-        let place = Sleeper::at(&memory).expect("a place");
+        let place = Sleeper::at(&*memory).expect("a place");
         place.announce();
         tell(&*memory);
         // It was told before it slept.
@@ -180,12 +165,12 @@ mod tests {
             let others: Vec<_> = (1..places).map(|_| self::memory()).collect();
             let here = memory.clone();
             let sleeper = std::thread::spawn(move || {
-                let all = others.iter().chain([&here]).map(|at| Sleeper::at(at).expect("a place"));
+                let all = others.iter().chain([&here]).map(|at| Sleeper::at(&**at).expect("a place"));
                 let all: Vec<Sleeper> = all.collect();
                 all.iter().for_each(Sleeper::announce);
                 Sleeper::sleep(&all, LONG);
             });
-            while !is_awaited(&*memory) {
+            while !is_awaited(&memory) {
                 std::thread::yield_now();
             }
             tell(&*memory);
@@ -199,12 +184,12 @@ mod tests {
         let sleeper = std::thread::spawn({
             let (memory, cancel) = (memory.clone(), cancel.clone());
             move || {
-                let place = Sleeper::at(&memory).expect("a place");
+                let place = Sleeper::at(&*memory).expect("a place");
                 place.announce();
                 cancel.sleep_at(&[place], LONG)
             }
         });
-        while !is_awaited(&*memory) {
+        while !is_awaited(&memory) {
             std::thread::yield_now();
         }
         cancel.cancel();
