@@ -70,6 +70,11 @@ impl FlowConsumer {
         Err(why.unwrap_or_else(none))
     }
 
+    /// The flow's name.
+    pub fn flow(&self) -> &str {
+        &self.flow
+    }
+
     /// The member that it is.
     pub fn member(&self) -> &str {
         &self.member

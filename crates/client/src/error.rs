@@ -193,6 +193,8 @@ pub enum ErrorKind {
     Misuse,
     /// Others did not come in time.
     Alone,
+    /// A stream was cancelled by its receiver, or given up by its sender. Other streams go on.
+    Stream,
 }
 
 /// Records that nobody has taken out of a ring before it left its flow.

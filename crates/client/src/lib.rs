@@ -30,6 +30,7 @@
 //! - [`barrier`] waits for other programs, [`Session::events`] says what happens, and [`Session`] asks the controller anything
 //!   ([`api`]).
 //! - [`Place`] finds a system of this machine, [`Contact`] also one at an address.
+//! - [`streams`] has many streams in one flow, each with its own end, cancellation and window.
 //! - [`FlowRings`] holds the rings of a member for a unit that reads and writes their memory itself.
 //! - [`pu`] attaches to one ring by its name, below flows and records.
 
@@ -53,6 +54,7 @@ mod rings;
 mod session;
 mod shared;
 mod sigpipe;
+pub mod streams;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod waiting;

@@ -135,6 +135,11 @@ impl FlowProducer {
         Err(why.unwrap_or_else(|| ProgramError::NoMember { flow: flow.to_owned(), member: member() }))
     }
 
+    /// The flow's name.
+    pub fn flow(&self) -> &str {
+        &self.flow
+    }
+
     /// The member that it is.
     pub fn member(&self) -> &str {
         &self.member

@@ -1,4 +1,5 @@
 //! Programs at flows of this process.
 
 mod examples;
+mod streams;
 mod testing;
