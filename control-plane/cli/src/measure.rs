@@ -137,6 +137,9 @@ fn request(args: &MeasureArgs, name: &str, size: u32, latency: bool) -> proto::C
     if latency && args.settings.hint.is_none() {
         settings.hint = Some(proto::Hint::Latency.into());
     }
+    // If this process is killed, the flow goes by itself.
+    settings.policy = settings.policy.or(Some(proto::Policy::Abort.into()));
+    settings.when_ended = Some(proto::WhenEnded::Delete.into());
     proto::CreateFlowRequest {
         name: name.to_owned(),
         producers: member(&args.from, "from"),

@@ -8,7 +8,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, Value
 use serde_json::{Value, json};
 use zsr_api::{controller as proto, word};
 use zsr_plan::settings::Value as _;
-use zsr_topology::{Hint, MAX_BATCH, Policy, SIZE_HELP, parse_duration, parse_rate, parse_size, show_size};
+use zsr_topology::{
+    Hint, MAX_BATCH, Policy, SIZE_HELP, WhenEnded, parse_duration, parse_rate, parse_size, show_size,
+};
 
 macro_rules! options {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $key:literal, $read:ident($option:literal, $value:literal);)*) => {
@@ -63,6 +65,12 @@ impl Shown for Policy {
     }
 }
 
+impl Shown for WhenEnded {
+    fn json(self) -> Value {
+        WhenEnded::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name).into()
+    }
+}
+
 /// One of `names`, each with its line of help.
 fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
     names: &'static [(&'static str, T); N],
@@ -95,6 +103,16 @@ fn policy() -> ValueParser {
     )
 }
 
+fn when_ended() -> ValueParser {
+    choice(
+        &WhenEnded::NAMES,
+        [
+            "The flow stays until it is deleted",
+            "The flow is deleted once its programs have read all streams to their end, or it has failed, and no program is at its rings",
+        ],
+    )
+}
+
 fn number() -> ValueParser {
     clap::value_parser!(u32).into()
 }
@@ -122,13 +140,14 @@ pub(crate) fn text(s: &proto::Settings) -> String {
         bps => format!("{} Mbit/s", bps as f64 / 1e6),
     };
     format!(
-        "  weight {}, rate cap {cap}, batches up to {}, hint {}, policy {}, doorbell {}\n  \
+        "  weight {}, rate cap {cap}, batches up to {}, hint {}, policy {}, doorbell {}, when ended {}\n  \
          poll every {} us (again after {} us), retry after {} us, dead after {} ms\n",
         s.weight(),
         show_size(s.max_batch().into()),
         word(s.hint().as_str_name(), "HINT_"),
         word(s.policy().as_str_name(), "POLICY_"),
         s.doorbell(),
+        word(s.when_ended().as_str_name(), "WHEN_ENDED_"),
         s.poll_interval_us(),
         s.poll_timeout_us(),
         s.rto_us(),

@@ -2,7 +2,7 @@
 
 use zsr_api::controller as proto;
 use zsr_records::Fault;
-use zsr_topology::{Hint, Policy, Settings, rules};
+use zsr_topology::{Hint, Policy, Settings, WhenEnded, rules};
 
 /// The value of a setting, and of its field in a message.
 pub trait Value: Clone + Sized {
@@ -59,6 +59,7 @@ macro_rules! choice {
 }
 choice!(Hint: Bandwidth, Latency);
 choice!(Policy: Wait, DropMember, Abort);
+choice!(WhenEnded: Keep, Delete);
 
 macro_rules! messages {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $key:literal, $read:ident($option:literal, $value:literal);)*) => {

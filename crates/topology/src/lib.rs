@@ -47,7 +47,7 @@ pub use model::*;
 pub use overrides::{InputFormat, Overrides};
 pub use pipes::Pipes;
 pub use rules::{ITEM_SIZES, RING_SIZES};
-pub use settings::{Hint, LATENCY_POLL, MAX_BATCH, Policy, Settings};
+pub use settings::{Hint, LATENCY_POLL, MAX_BATCH, Policy, Settings, WhenEnded};
 pub use tofino::{Chip, Fec, PortSetup, Tofino, TofinoApi};
 pub use traffic::{Mark, Traffic};
 pub use trust::TRUST_HELP;

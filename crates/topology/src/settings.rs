@@ -53,6 +53,16 @@ pub enum Policy {
     Abort,
 }
 
+/// What happens to a flow that has ended or failed, once no program is at its rings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhenEnded {
+    /// It stays until it is deleted.
+    #[default]
+    Keep,
+    /// It is deleted.
+    Delete,
+}
+
 impl Hint {
     /// All hints, as topologies and commands name them.
     pub const NAMES: [(&'static str, Hint); 2] = [("bandwidth", Hint::Bandwidth), ("latency", Hint::Latency)];
@@ -99,14 +109,23 @@ macro_rules! for_each_setting {
             hint: $crate::Hint = $crate::Hint::Bandwidth, "hint", hint("hint", "HINT");
             /// Reaction to a member that is silent, or whose program or agent ends [default: wait]
             policy: $crate::Policy = $crate::Policy::Wait, "policy", policy("policy", "POLICY");
+            /// Whether the flow is deleted when it has ended or failed, and its programs have gone [default: keep]
+            when_ended: $crate::WhenEnded = $crate::WhenEnded::Keep, "when_ended", when_ended("when-ended", "WHAT");
         }
     };
+}
+
+impl WhenEnded {
+    /// All of them, as topologies and commands name them.
+    pub const NAMES: [(&'static str, WhenEnded); 2] =
+        [("keep", WhenEnded::Keep), ("delete", WhenEnded::Delete)];
 }
 
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $key:literal, $read:ident($option:literal, $value:literal);)*) => {
         /// Settings of a flow, all of them, and within their limits. Times are in microseconds, rates in bits per second.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Settings {
             $($(#[$doc])* pub $field: $type,)*
         }
@@ -255,6 +274,7 @@ impl Builder<'_> {
         let hint = self.reader.choice(table, "hint", &Hint::NAMES).map_or(defaults.hint, |at| at.value);
         let policy =
             self.reader.choice(table, "policy", &Policy::NAMES).map_or(defaults.policy, |at| at.value);
+        let when_ended = self.reader.choice(table, "when_ended", &WhenEnded::NAMES);
         let weight = self.reader.integer(table, "weight", 0..=u64::MAX);
         let weight = weight.filter(|at| self.reader.obey(at.place, check_weight(&table.what, at.value)));
         let cap = self.reader.opt(table, "rate_cap", units::RATE_HELP, units::rate).filter(|at| {
@@ -282,6 +302,7 @@ impl Builder<'_> {
             doorbell: doorbell.as_ref().map_or(defaults.doorbell, |at| at.value),
             hint,
             policy,
+            when_ended: when_ended.map_or(defaults.when_ended, |at| at.value),
         };
         Read { settings, max_batch: rule, doorbell_said: doorbell.is_some() }
     }

@@ -145,6 +145,7 @@ pub(super) fn ring(info: &RingInfo, nic: &NicInfo) -> proto::Ring {
         memory: ring.memory().describe(),
         bytes: ring.filled_bytes(),
         died: info.died.clone().unwrap_or_default(),
+        finished: info.finished,
     }
 }
 

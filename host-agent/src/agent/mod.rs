@@ -112,6 +112,8 @@ pub struct RingInfo {
     pub doorbell: Option<u32>,
     /// How its last program died, if none has come since.
     pub died: Option<String>,
+    /// Whether its last program was at the end of its stream, and none has come since.
+    pub finished: bool,
 }
 
 impl RingInfo {
@@ -362,8 +364,18 @@ impl Agent {
         };
         let [data, poll] = [data, poll].map(|qpn| QueuePair { qpn, remote: None });
         let state = RingState::Registered;
-        let info =
-            RingInfo { name: name.clone(), id, ring, rkey, data, poll, state, doorbell: None, died: None };
+        let info = RingInfo {
+            name: name.clone(),
+            id,
+            ring,
+            rkey,
+            data,
+            poll,
+            state,
+            doorbell: None,
+            died: None,
+            finished: false,
+        };
         table.last_id = id;
         table.bytes += need;
         table.rings.insert(name, info.clone());
@@ -576,6 +588,7 @@ impl Agent {
         let lease =
             info.ring.lease().map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
         info.died = None;
+        info.finished = false;
         self.emit(EventKind::Attached, info, program);
         Ok((info.clone(), lease))
     }

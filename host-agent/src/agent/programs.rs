@@ -197,7 +197,8 @@ impl Agent {
 
     /// Tells how a program has left. The side is free again before anybody can hear of it.
     fn ended(&self, info: &RingInfo, lease: Lease, left_well: bool, program: &str) {
-        let (kind, detail) = match (lease.left(), left_well) {
+        let left = lease.left();
+        let (kind, detail) = match (left, left_well) {
             (Left::GaveUp, _) => (EventKind::Died, format!("{program} gave up")),
             (Left::Finished, _) => (EventKind::Left, format!("{program} has finished")),
             (Left::Open, true) => (EventKind::Left, format!("{program} has left")),
@@ -212,10 +213,11 @@ impl Agent {
         let mut table = self.lock();
         drop(lease);
         // For who is not there to hear of it.
-        if kind == EventKind::Died
-            && let Some(ring) = table.rings.get_mut(&info.name).filter(|ring| ring.id == info.id)
-        {
-            ring.died = Some(detail.clone());
+        if let Some(ring) = table.rings.get_mut(&info.name).filter(|ring| ring.id == info.id) {
+            ring.finished = left == Left::Finished;
+            if kind == EventKind::Died {
+                ring.died = Some(detail.clone());
+            }
         }
         self.emit(kind, info, &detail);
         // The program waits for this.

@@ -9,6 +9,7 @@ mod cargo;
 mod churn;
 mod deaths;
 mod elastic;
+mod ends;
 mod gpu;
 mod guide;
 mod kills;

@@ -1,12 +1,13 @@
 //! Whether flows move. All rings are looked at now and then. A flow whose consumer rings are all closed has ended. A
 //! flow with items in its rings in which nothing has changed for a while is stalled; the event names the members that
-//! it waits for. The end of a stall is an event, too.
+//! it waits for. The end of a stall is an event, too. A flow that has ended or failed, and has no program any more, is
+//! deleted if its settings say so.
 
 use crate::Controller;
 use crate::agents::CLOSED;
 use crate::api::events::of_flow;
 use crate::times::stall::{ANSWER, ENDED, LOOK, PER_RING, STALL};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use zsr_api::{
     controller::{self as proto, EventKind},
 };
 use zsr_plan::dataplane::model::{Flow, Ring};
-use zsr_topology::show_size;
+use zsr_topology::{WhenEnded, show_size};
 
 /// Most rings that an event names as waited for.
 const NAMED: usize = 3;
@@ -24,6 +25,8 @@ const NAMED: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     flows: Mutex<HashMap<String, Seen>>,
+    /// Flows that are over and being deleted.
+    going: Mutex<HashSet<String>>,
     /// Notified to ask for a look now.
     pub(crate) nudge: tokio::sync::Notify,
 }
@@ -71,6 +74,10 @@ impl Stalls {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Seen>> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn going(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a look at the rings. Returns events: which flows have stalled, moved again or ended since the last
@@ -167,6 +174,26 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
     Some(Seen { words, moved, motion })
 }
 
+/// Why a flow is to be deleted by itself, by the words of its rings; `None` if it is not, or some words are not known.
+fn over(flow: &Flow, held: &HashMap<String, Held>) -> Option<&'static str> {
+    let of = |ring: &Ring| {
+        held.get(&ring.name).filter(|h| ring.address.is_some_and(|a| u32::from(a.epoch) == h.epoch))
+    };
+    let is_left = flow.rings().all(|ring| of(ring).is_some_and(|h| !h.attached));
+    if flow.settings.when_ended != WhenEnded::Delete || !is_left {
+        return None;
+    }
+    let mut consumers = flow.consumers.iter().flat_map(|m| &m.rings).filter_map(of);
+    match flow.failed {
+        Some(_) => Some("it has failed, and its programs have gone"),
+        // A program that has not come yet is to find its end.
+        None if consumers.all(|h| h.head_flags & CLOSED != 0 && h.finished) => {
+            Some("all has been read to the end, and its programs have gone")
+        }
+        None => None,
+    }
+}
+
 /// The items that a consumer ring holds, and the program that has to take them.
 fn at_consumer(ring: &Ring, held: &Held) -> String {
     let size = show_size(held.head.wrapping_sub(held.tail).into());
@@ -202,8 +229,30 @@ impl Controller {
                 for (kind, event) in self.0.stalls.note(&flows, &held, Instant::now()) {
                     self.0.events.emit(kind, event);
                 }
+                for flow in flows {
+                    if let Some(why) = over(&flow, &held) {
+                        self.go(flow, why);
+                    }
+                }
             }
         }
+    }
+
+    /// Deletes a flow that is over, beside the looks: it may have to wait for the switch.
+    fn go(&self, flow: Flow, why: &'static str) {
+        let name = flow.name.clone();
+        if !self.0.stalls.going().insert(name.clone()) {
+            return;
+        }
+        let own = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = own.stopped() => {}
+                () = own.delete_ended(&flow, why) => {}
+            }
+            own.0.stalls.going().remove(&name);
+        });
     }
 
     /// The rings that the agents of flows' hosts have, by name.
@@ -303,6 +352,27 @@ mod tests {
         assert_eq!(kinds(&held(0, 0, true, CLOSED), 40), []);
         stalls.note(&[], &HashMap::new(), begun);
         assert_eq!(stalls.of(&flow()), None);
+    }
+
+    #[test]
+    fn what_has_ended_goes_when_it_was_read_to_the_end_and_nobody_is_there() {
+        let goes = Settings { when_ended: WhenEnded::Delete, ..Settings::of_items(64) };
+        let goes = Flow { settings: goes, ..flow() };
+        let finished = |attached, flags| {
+            let mut held = held(0, 0, attached, flags);
+            held.values_mut().for_each(|ring| ring.finished = true);
+            held
+        };
+        let ended = finished(false, CLOSED);
+        assert!(over(&goes, &ended).is_some());
+        assert_eq!(over(&flow(), &ended), None, "it is to be kept");
+        assert_eq!(over(&goes, &finished(true, CLOSED)), None, "a program is there");
+        assert_eq!(over(&goes, &finished(false, 0)), None, "the stream goes on");
+        assert_eq!(over(&goes, &held(0, 0, false, CLOSED)), None, "nobody has seen its end");
+        assert_eq!(over(&goes, &HashMap::new()), None, "nothing is known");
+        let failed = Flow { failed: Some("why".into()), ..goes };
+        assert!(over(&failed, &held(64, 64, false, 0)).is_some());
+        assert_eq!(over(&failed, &held(0, 0, true, 0)), None, "a program is to hear of it");
     }
 
     #[test]

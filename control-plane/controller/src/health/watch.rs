@@ -26,7 +26,7 @@ use zsr_plan::state::User;
 use zsr_switch::ClientError;
 use zsr_switch::Digests;
 use zsr_switch::patience::within;
-use zsr_topology::Policy;
+use zsr_topology::{Policy, WhenEnded};
 
 impl Controller {
     /// Starts watching agents and the switch, until the controller ends.
@@ -297,6 +297,17 @@ impl Controller {
         self.0.events.emit(kind, event);
         if died {
             self.members_gone(&flow, &[user], Leave::Forced, &what).await;
+        }
+        if kind != EventKind::ProgramAttached {
+            self.look_if_over(&flow);
+        }
+    }
+
+    /// A program has left a flow, which may be the last one.
+    fn look_if_over(&self, flow: &str) {
+        let goes = |flow: &Flow| flow.settings.when_ended == WhenEnded::Delete;
+        if self.state().flows.get(flow).is_some_and(goes) {
+            self.0.stalls.nudge.notify_one();
         }
     }
 

@@ -13,6 +13,8 @@ use std::collections::{HashSet, VecDeque};
 use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot::{self, error::TryRecvError};
+use zsr_plan::dataplane::RingAddress;
+use zsr_plan::dataplane::model::Flow;
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::requests::NewFlow;
 
@@ -26,8 +28,17 @@ const SWITCHES: usize = 3;
 pub(crate) enum Wish {
     /// A flow to create.
     Come(Box<NewFlow>),
-    /// A flow to delete; `force`: even if its rings hold items.
-    Go { name: String, force: bool },
+    /// A flow to delete.
+    Go { name: String, go: Go },
+}
+
+/// How a flow is deleted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Go {
+    /// Even if its rings hold items.
+    pub(crate) force: bool,
+    /// Only the flow whose first consumer ring is there, and no later one of its name.
+    pub(crate) only: Option<RingAddress>,
 }
 
 #[derive(Debug)]
@@ -154,8 +165,11 @@ impl Controller {
                 self.can_change()?;
                 Ok(Change { old: None, new: Some(self.state().plan_flow(new)?) })
             }
-            Wish::Go { name, force } => {
+            Wish::Go { name, go: Go { force, only } } => {
                 let flow = self.get_flow(name)?;
+                if only.is_some() && *only != first_address(&flow) {
+                    return Err(ControllerError::new(ErrorKind::NotFound, "another flow has its name now"));
+                }
                 if !force && flow.failed.is_none() {
                     self.drained(name, &flow.rings().cloned().collect::<Vec<_>>()).await?;
                 }
@@ -166,6 +180,11 @@ impl Controller {
             }
         }
     }
+}
+
+/// Where a flow's first consumer ring is, which no other flow has or had.
+pub(crate) fn first_address(flow: &Flow) -> Option<RingAddress> {
+    flow.consumers.iter().flat_map(|member| &member.rings).next()?.address
 }
 
 /// Whether neither the flow nor one of its rings is among `names`; adds them to `names`.

@@ -6,7 +6,7 @@ use crate::api::pending::{UnderWay, What};
 use crate::health::doubts;
 use crate::link::session::Reach;
 use crate::times::operations::{LOOK, PATIENCE};
-use crate::turn::batch::Wish;
+use crate::turn::batch::{Go, Wish, first_address};
 use crate::turn::steps::rings_only_in;
 use crate::turn::transaction::{Leave, Removal};
 use crate::{Controller, Work};
@@ -351,22 +351,33 @@ impl Controller {
 
     /// Ends a flow; `force`: even if its rings hold items.
     pub async fn delete_flow(&self, name: &str, force: bool) -> Result<(), ControllerError> {
-        let flow = self.delete(name, force).await?;
+        let flow = self.delete(name, Go { force, only: None }, "").await?;
         self.told(&flow).await;
         Ok(())
     }
 
+    /// Deletes a flow that is over, unless another has its name by now. What can't be done now, as its switch or an agent is away, is
+    /// found at the next look.
+    pub(crate) async fn delete_ended(&self, flow: &Flow, why: &str) {
+        let go = Go { force: flow.failed.is_some(), only: first_address(flow) };
+        match self.delete(&flow.name, go, why).await {
+            Ok(flow) => self.told(&flow).await,
+            Err(refusal) => tracing::debug!(flow = flow.name, "{why}, and is not deleted now: {refusal}"),
+        }
+    }
+
     /// Ends a flow and returns it; its agents may still have to be told.
     #[instrument(name = "change", skip_all, err(level = "debug"), fields(operation = "delete", flow = name))]
-    async fn delete(&self, name: &str, force: bool) -> Result<Flow, ControllerError> {
+    async fn delete(&self, name: &str, go: Go, why: &str) -> Result<Flow, ControllerError> {
         let flow = self.get_flow(name)?;
         let underway = self.0.pending.begin(What::Delete, name);
+        let force = go.force;
         if !force && flow.failed.is_none() {
             let rings: Vec<_> = flow.rings().cloned().collect();
             self.settle_down(name, &rings, true).await?;
         }
-        self.carry_out_with_others(&underway, Wish::Go { name: name.to_owned(), force }).await?;
-        self.0.events.emit(EventKind::FlowDeleted, of_flow(name, ""));
+        self.carry_out_with_others(&underway, Wish::Go { name: name.to_owned(), go }).await?;
+        self.0.events.emit(EventKind::FlowDeleted, of_flow(name, why));
         Ok(flow)
     }
 
@@ -383,7 +394,7 @@ impl Controller {
         // Without a session no flow can be deleted, and each would wait for one.
         let lost = matches!(self.reach(), Reach::Lost(_));
         for name in names.into_iter().filter(|_| !lost) {
-            match self.delete(&name, true).await {
+            match self.delete(&name, Go { force: true, only: None }, "").await {
                 Err(e) if e.kind != ErrorKind::NotFound => result = result.and(Err(e)),
                 _ => {}
             }

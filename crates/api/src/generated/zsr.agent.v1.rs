@@ -146,6 +146,9 @@ pub struct Ring {
     /// How its last program died, if none has come since; empty if none died.
     #[prost(string, tag = "28")]
     pub died: ::prost::alloc::string::String,
+    /// Whether its last program has ended the stream (producer), or has read all of it (consumer), and none has come since.
+    #[prost(bool, tag = "29")]
+    pub finished: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QueuePair {

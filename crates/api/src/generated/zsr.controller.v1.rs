@@ -150,6 +150,9 @@ pub struct Settings {
     pub hint: ::core::option::Option<i32>,
     #[prost(enumeration = "Policy", optional, tag = "10")]
     pub policy: ::core::option::Option<i32>,
+    /// Default: KEEP.
+    #[prost(enumeration = "WhenEnded", optional, tag = "11")]
+    pub when_ended: ::core::option::Option<i32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Member {
@@ -653,6 +656,38 @@ impl Policy {
             "POLICY_WAIT" => Some(Self::Wait),
             "POLICY_DROP_MEMBER" => Some(Self::DropMember),
             "POLICY_ABORT" => Some(Self::Abort),
+            _ => None,
+        }
+    }
+}
+/// What happens to a flow whose streams have ended, or that has failed, once no program is at its rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum WhenEnded {
+    Unspecified = 0,
+    /// It stays until it is deleted.
+    Keep = 1,
+    /// It is deleted, with FLOW_DELETED. Of a flow whose streams have ended, every consumer ring must have been read to its end.
+    Delete = 2,
+}
+impl WhenEnded {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "WHEN_ENDED_UNSPECIFIED",
+            Self::Keep => "WHEN_ENDED_KEEP",
+            Self::Delete => "WHEN_ENDED_DELETE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "WHEN_ENDED_UNSPECIFIED" => Some(Self::Unspecified),
+            "WHEN_ENDED_KEEP" => Some(Self::Keep),
+            "WHEN_ENDED_DELETE" => Some(Self::Delete),
             _ => None,
         }
     }

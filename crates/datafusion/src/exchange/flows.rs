@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use tokio::runtime::Handle;
-use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member, Settings};
+use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member, Policy, Settings, WhenEnded};
 use zsr::{ClientError, Contact, Session};
 
 /// Bytes of an item: what the switch moves at once, and the most that a row may have.
@@ -38,7 +38,13 @@ impl Made {
             consumers: member(to),
             item_size: ITEM,
             ring_size: RING,
-            settings: Some(Settings { poll_interval_us: Some(POLL_US), ..Settings::default() }),
+            settings: Some(Settings {
+                poll_interval_us: Some(POLL_US),
+                // If a worker is killed, the other end fails, and the flow goes by itself.
+                policy: Some(Policy::Abort.into()),
+                when_ended: Some(WhenEnded::Delete.into()),
+                ..Settings::default()
+            }),
             ..CreateFlowRequest::default()
         };
         session.change(|mut c| async move { c.create_flow(request).await })?;
