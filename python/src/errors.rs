@@ -7,7 +7,12 @@ use zsr::{ErrorKind, ProgramError};
 /// The exception that is `error`.
 pub(crate) fn raised(py: Python<'_>, error: impl Into<ProgramError>) -> PyErr {
     let error = error.into();
-    let name = match error.kind() {
+    raised_as(py, error.kind(), &error.to_string())
+}
+
+/// The exception of this kind.
+pub(crate) fn raised_as(py: Python<'_>, kind: ErrorKind, text: &str) -> PyErr {
+    let name = match kind {
         ErrorKind::NotFound => "NotFound",
         ErrorKind::Controller => "ControllerError",
         ErrorKind::Ring => "RingError",
@@ -19,8 +24,9 @@ pub(crate) fn raised(py: Python<'_>, error: impl Into<ProgramError>) -> PyErr {
         ErrorKind::Damaged => "Damaged",
         ErrorKind::Misuse => "Misuse",
         ErrorKind::Alone => "TimedOut",
+        ErrorKind::Stream => "StreamError",
     };
-    named(py, name, &error.to_string())
+    named(py, name, text)
 }
 
 /// The exception of this name.

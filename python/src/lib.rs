@@ -6,6 +6,7 @@ mod errors;
 mod options;
 mod place;
 mod producer;
+mod streams;
 
 use pyo3::prelude::*;
 
@@ -16,6 +17,10 @@ fn _zsr(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<consumer::Held>()?;
     module.add_class::<combiner::Combiner>()?;
+    module.add_class::<streams::StreamProducer>()?;
+    module.add_class::<streams::Outgoing>()?;
+    module.add_class::<streams::StreamConsumer>()?;
+    module.add_class::<streams::Incoming>()?;
     module.add_function(wrap_pyfunction!(options::barrier, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -49,16 +49,36 @@ pub(crate) fn patience(timeout: Option<f64>) -> PyResult<Option<Duration>> {
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     timeout: Option<f64>,
-    mut attempt: impl FnMut(Wait) -> Result<Option<T>, ProgramError> + Send,
+    attempt: impl FnMut(Wait) -> Result<Option<T>, ProgramError> + Send,
+) -> PyResult<Option<T>> {
+    wait_in_slices(py, timeout, attempt, raised, false)
+}
+
+/// As [`wait`], always without the interpreter's lock, with errors that `failed` makes exceptions of.
+pub(crate) fn wait_for<T: Send, E: Send>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    attempt: impl FnMut(Wait) -> Result<Option<T>, E> + Send,
+    failed: impl Fn(Python<'_>, E) -> PyErr,
+) -> PyResult<Option<T>> {
+    wait_in_slices(py, timeout, attempt, failed, true)
+}
+
+fn wait_in_slices<T: Send, E: Send>(
+    py: Python<'_>,
+    timeout: Option<f64>,
+    mut attempt: impl FnMut(Wait) -> Result<Option<T>, E> + Send,
+    failed: impl Fn(Python<'_>, E) -> PyErr,
+    unlocked: bool,
 ) -> PyResult<Option<T>> {
     let end = patience(timeout)?.and_then(|time| Instant::now().checked_add(time));
     let mut slice = Wait::No;
     loop {
         let done = match slice {
-            Wait::No => attempt(slice),
+            Wait::No if !unlocked => attempt(slice),
             _ => py.detach(|| attempt(slice)),
         };
-        if let Some(done) = done.map_err(|e| raised(py, e))? {
+        if let Some(done) = done.map_err(|e| failed(py, e))? {
             return Ok(Some(done));
         }
         py.check_signals()?;

@@ -65,7 +65,7 @@ impl Producer {
 }
 
 /// The bytes of a buffer.
-fn bytes(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
+pub(crate) fn bytes(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("records have to lie side by side in memory"));
     }

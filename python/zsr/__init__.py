@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import _zsr
 from ._errors import (
-    ControllerError, Damaged, Ended, Error, Lost, Misuse, NotFound, RingError, RouteError, SchemaError, SizeError, SumError, TimedOut,
+    ControllerError, Damaged, Ended, Error, Lost, Misuse, NotFound, RingError, RouteError, SchemaError, SizeError, StreamError,
+    SumError, TimedOut,
 )
 from ._schema import dtype_of, schema_of
+from ._streams import InStream, InStreams, OutStream, OutStreams
 from ._zsr import __version__, barrier
 
 if TYPE_CHECKING:
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer  # only for type checkers: typing's from Python 3.12 on
 
 __all__ = [
-    "Batch", "Combiner", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "Lost", "Misuse", "NotFound", "Producer",
-    "RingError", "RouteError", "SchemaError", "SizeError", "SumError", "TimedOut", "barrier", "__version__",
+    "Batch", "Combiner", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "InStream", "InStreams", "Lost", "Misuse", "NotFound",
+    "OutStream", "OutStreams", "Producer", "RingError", "RouteError", "SchemaError", "SizeError", "StreamError", "SumError", "TimedOut",
+    "barrier", "__version__",
 ]
 
 # Arrow's data begins at multiples of this.

@@ -51,3 +51,7 @@ class TimedOut(Error, TimeoutError):
 
 class SumError(Error, OverflowError):
     """A sum of whole numbers that 64 bits can't hold."""
+
+
+class StreamError(Error):
+    """A stream was cancelled by its receiver, or given up by its sender. Other streams go on."""

@@ -9,7 +9,7 @@
  * What holds for all functions:
  * - They return a zsr_status. What is below 0 is an error; zsr_last_error() says it in words, for the thread that called.
  * - Times are microseconds, sizes and lengths bytes. Texts are UTF-8 and end with a zero byte.
- * - A handle (zsr_producer, zsr_consumer, zsr_combiner) takes one call at a time, from any thread; a second one at the same time returns
+ * - A handle (zsr_producer, zsr_consumer, zsr_combiner, streams) takes one call at a time, from any thread; a second one at the same time returns
  *   ZSR_ERROR_BUSY. Different handles are independent.
  * - NULL where nothing says that it may be NULL is ZSR_ERROR_INVALID. A handle that was ended must not be used any more: nothing can
  *   notice that.
@@ -76,6 +76,8 @@ enum zsr_status
     ZSR_ERROR_INTERNAL = -14,
     // A sum of whole numbers that 64 bits can't hold.
     ZSR_ERROR_SUM = -15,
+    // A stream was cancelled by its receiver, or given up by its sender. Other streams go on.
+    ZSR_ERROR_STREAM = -16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -122,6 +124,18 @@ typedef struct zsr_combiner zsr_combiner;
 
 // The popping side of one member of a flow.
 typedef struct zsr_consumer zsr_consumer;
+
+// A stream that comes in.
+typedef struct zsr_in_stream zsr_in_stream;
+
+// Streams that come to one consumer of a flow.
+typedef struct zsr_in_streams zsr_in_streams;
+
+// A stream that goes out.
+typedef struct zsr_out_stream zsr_out_stream;
+
+// Streams from one producer of a flow to all of its consumers.
+typedef struct zsr_out_streams zsr_out_streams;
 
 // The pushing side of one member of a flow.
 typedef struct zsr_producer zsr_producer;
@@ -751,6 +765,157 @@ zsr_status zsr_rings_leave(struct zsr_rings *rings);
 // Threads: any, one call with a handle at a time, and none after it.
 // Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
 zsr_status zsr_rings_close(struct zsr_rings *rings);
+
+// Takes a producer of `flow`, and a consumer of `answers`: a shuffle whose consumers produce in `flow`, and the other way round.
+// `options.member` is the producer's; of `answers` it is the first whose ring is free.
+//
+// Ownership: `*streams` is the caller's, until zsr_out_streams_close() or zsr_out_streams_abort(). The texts, and `options`, which may
+// be NULL, stay the caller's.
+// Blocks: until controller and agent have answered, for at most 20 s.
+// Threads: any.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND (system, flow, member), ZSR_ERROR_CONTROLLER, ZSR_ERROR_RING
+// (another program is there), ZSR_ERROR_SCHEMA. `*streams` is NULL then.
+zsr_status zsr_out_streams_attach(const char *flow,
+                                  const char *answers,
+                                  const struct zsr_options *options,
+                                  struct zsr_out_streams **streams);
+
+// Opens a stream to the consumer with the number `consumer`, from 0, in the flow's order. Its name of `length` bytes may be anything,
+// also one that another stream has. The receiver sees it with the stream's first record, or its flush.
+//
+// Ownership: `*stream` is the caller's, until zsr_out_stream_end() or zsr_out_stream_abort(); it may be used by another thread than
+// `streams`, and after that. `name` stays the caller's.
+// Blocks: until there is room in the ring.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_ROUTE, ZSR_ERROR_SIZE (the name), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED.
+// `*stream` is NULL then.
+zsr_status zsr_out_streams_open(struct zsr_out_streams *streams,
+                                const void *name,
+                                size_t length,
+                                size_t consumer,
+                                struct zsr_out_stream **stream);
+
+// Ends the flow. Streams that were not ended are aborted.
+//
+// Ownership: takes `streams`, also when it fails.
+// Blocks: until each consumer has read its ring to the end.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY (it lives on), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED, ZSR_ERROR_LOST.
+zsr_status zsr_out_streams_close(struct zsr_out_streams *streams);
+
+// Gives the flow up. Its policy says what follows.
+//
+// Ownership: takes `streams`. Its open streams can only be ended.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY (it lives on).
+zsr_status zsr_out_streams_abort(struct zsr_out_streams *streams);
+
+// Pushes a record of `length` bytes. It may be longer than the flow's items, and not longer than the receiver's window. It may stay in an
+// item that is not full until another record fills that, or the stream is flushed or ended, or a push waits.
+//
+// Ownership: the record is copied; all arguments stay the caller's.
+// Blocks: until the receiver has room, for at most `timeout_us` microseconds; 0: not at all; ZSR_FOREVER: as long as it takes. A long
+// record that has begun to go goes as a whole, however long that takes.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when there was no room in time; ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_STREAM (the receiver wants no more),
+// ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED.
+zsr_status zsr_out_stream_push(struct zsr_out_stream *stream,
+                               const void *record,
+                               size_t length,
+                               int64_t timeout_us);
+
+// Has all that was pushed go now.
+//
+// Ownership: `stream` stays the caller's.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_ENDED, ZSR_ERROR_LOST.
+zsr_status zsr_out_stream_flush(struct zsr_out_stream *stream);
+
+// Ends the stream: its receiver finds ZSR_END behind all records.
+//
+// Ownership: takes `stream`, also when it fails.
+// Blocks: until there is room in the ring.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY (it lives on), ZSR_ERROR_STREAM (the receiver wanted no more), ZSR_ERROR_CANCELLED,
+// ZSR_ERROR_ENDED.
+zsr_status zsr_out_stream_end(struct zsr_out_stream *stream);
+
+// Gives the stream up. Its receiver finds ZSR_ERROR_STREAM with `why`, which may be NULL, behind all records.
+//
+// Ownership: takes `stream`, also when it fails; `why` stays the caller's.
+// Blocks: until there is room in the ring.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY (it lives on), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED.
+zsr_status zsr_out_stream_abort(struct zsr_out_stream *stream, const char *why);
+
+// Takes a consumer of `flow`, and a producer of `answers`: a shuffle whose consumers produce in `flow`, and the other way round.
+// `options.member` is the consumer's; of `answers` it is the first whose rings are free.
+//
+// `window`: bytes of one stream that wait here, at most, and the longest record: 64 KiB or more; 0: 256 KiB. Each record counts for
+// 64 B beside its bytes. `most`: streams that are open here, at most; one more is cancelled; 0: 1024.
+//
+// Ownership: `*streams` is the caller's, until zsr_in_streams_end(). The texts, and `options`, which may be NULL, stay the caller's.
+// Blocks: until controller and agent have answered, for at most 20 s.
+// Threads: any.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_ABI, ZSR_ERROR_NOT_FOUND (system, flow, member), ZSR_ERROR_CONTROLLER, ZSR_ERROR_RING
+// (another program is there), ZSR_ERROR_SCHEMA. `*streams` is NULL then.
+zsr_status zsr_in_streams_attach(const char *flow,
+                                 const char *answers,
+                                 uint32_t window,
+                                 size_t most,
+                                 const struct zsr_options *options,
+                                 struct zsr_in_streams **streams);
+
+// The next stream that a sender has opened.
+//
+// Ownership: `*stream` is the caller's, until zsr_in_stream_end(); it may be used by another thread than `streams`, and after that.
+// Blocks: until there is one, for at most `timeout_us` microseconds; 0: not at all; ZSR_FOREVER: as long as it takes.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when none came in time, ZSR_END when all senders have closed; ZSR_ERROR_INVALID, ZSR_ERROR_BUSY,
+// ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED, ZSR_ERROR_DAMAGED (the flow carries no streams). `*stream` is NULL then.
+zsr_status zsr_in_streams_accept(struct zsr_in_streams *streams,
+                                 int64_t timeout_us,
+                                 struct zsr_in_stream **stream);
+
+// Accepts no more streams: those that were not accepted, and later ones, are cancelled. Those that were accepted go on.
+//
+// Ownership: takes `streams`.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY (it lives on).
+zsr_status zsr_in_streams_end(struct zsr_in_streams *streams);
+
+// The name that the sender has given the stream: `*length` bytes.
+//
+// Ownership: `*name` is the handle's, and valid as long as it.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_in_stream_name(const struct zsr_in_stream *stream, const void **name, size_t *length);
+
+// Pops the next record: `*length` bytes.
+//
+// Ownership: `*record` is the handle's, and valid until the next call with it. NULL if there is none.
+// Blocks: until there is a record, for at most `timeout_us` microseconds; 0: not at all; ZSR_FOREVER: as long as it takes.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when none came in time, ZSR_END at the stream's end; ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_STREAM (its
+// sender has given it up, or is gone), ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED, ZSR_ERROR_DAMAGED.
+zsr_status zsr_in_stream_pop(struct zsr_in_stream *stream,
+                             int64_t timeout_us,
+                             const void **record,
+                             size_t *length);
+
+// Ends the reading of a stream. If the stream has not ended, it is cancelled: its sender finds ZSR_ERROR_STREAM with `why`, which may
+// be NULL.
+//
+// Ownership: takes `stream`; `why` stays the caller's.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY (it lives on).
+zsr_status zsr_in_stream_end(struct zsr_in_stream *stream,
+                             const char *why);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -21,6 +21,7 @@ mod handle;
 mod producer;
 mod rings;
 mod status;
+mod streams;
 
 pub use attach::zsr_options;
 pub use batch::zsr_batch;
@@ -31,6 +32,7 @@ pub use consumer::zsr_consumer;
 pub use producer::zsr_producer;
 pub use rings::{zsr_ring, zsr_rings};
 pub use status::zsr_status;
+pub use streams::{zsr_in_stream, zsr_in_streams, zsr_out_stream, zsr_out_streams};
 
 #[cfg(test)]
 mod tests {

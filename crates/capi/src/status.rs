@@ -42,6 +42,8 @@ pub enum zsr_status {
     ZSR_ERROR_INTERNAL = -14,
     /// A sum of whole numbers that 64 bits can't hold.
     ZSR_ERROR_SUM = -15,
+    /// A stream was cancelled by its receiver, or given up by its sender. Other streams go on.
+    ZSR_ERROR_STREAM = -16,
 }
 
 use zsr_status::*;
@@ -61,6 +63,7 @@ impl From<ErrorKind> for zsr_status {
             ErrorKind::Damaged => ZSR_ERROR_DAMAGED,
             ErrorKind::Misuse => ZSR_ERROR_INVALID,
             ErrorKind::Alone => ZSR_AGAIN,
+            ErrorKind::Stream => ZSR_ERROR_STREAM,
         }
     }
 }

@@ -128,12 +128,18 @@ impl InStreams {
         answers: &str,
         options: &StreamOptions,
     ) -> Result<Self, StreamError> {
-        // Rings that are taken and dropped would be given up.
         options.check()?;
         let contact = controller.into();
-        let inlet = FlowConsumer::attach(contact.clone(), flow, &options.program)?;
         let program = crate::flow::Options { member: None, ..options.program.clone() };
-        Self::over(inlet, FlowProducer::attach(contact, answers, &program)?, options)
+        let answers = FlowProducer::attach(contact.clone(), answers, &program)?;
+        match FlowConsumer::attach(contact, flow, &options.program) {
+            Ok(inlet) => Self::over(inlet, answers, options),
+            Err(e) => {
+                // Dropped, its ring would be given up.
+                answers.leave()?;
+                Err(e.into())
+            }
+        }
     }
 
     /// Streams that come by `inlet`, and are answered by `answers`.

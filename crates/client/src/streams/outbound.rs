@@ -62,7 +62,14 @@ impl OutStreams {
         let contact = controller.into();
         let outlet = FlowProducer::attach(contact.clone(), flow, &options.program)?;
         let program = Options { member: None, ..options.program.clone() };
-        Ok(Self::over(outlet, FlowConsumer::attach(contact, answers, &program)?))
+        match FlowConsumer::attach(contact, answers, &program) {
+            Ok(answers) => Ok(Self::over(outlet, answers)),
+            Err(e) => {
+                // Dropped, its rings would be given up.
+                outlet.leave()?;
+                Err(e.into())
+            }
+        }
     }
 
     /// Streams that go by `outlet`, and are answered by `answers`.
