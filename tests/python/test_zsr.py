@@ -345,3 +345,76 @@ def test_the_most_urgent_of_several_flows_comes_first(flow):
     with pytest.raises(zsr.Misuse, match="closed"):
         zsr.Consumer.most_urgent(consumers)
     sh("flow", "delete", bulk)
+
+
+@pytest.fixture
+def both(flow, request):
+    """A flow of streams, and one of answers."""
+    name = flow("--item-size", "4KiB")
+    back = f"{name}-back"[-60:].lstrip("-_0123456789")
+    sh("flow", "create", back, "-p", "h2", "-c", "h1", "--item-size", "512")
+    yield name, back
+    subprocess.run([os.environ["ZSR"], "flow", "delete", back, "--force"], capture_output=True)
+
+
+def test_streams_arrive_whole_in_order_and_end(both):
+    records = [os.urandom(n % 5 * 3000) for n in range(60)]
+
+    def send():
+        with zsr.OutStreams(*both) as out:
+            assert out.consumers == 1
+            threads = []
+            for number in range(3):
+                stream = out.open(f"stream {number}")
+                threads.append(threading.Thread(target=lambda s=stream, n=number: ([s.push(r) for r in records[n:]], s.end())))
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    names = []
+    with zsr.InStreams(*both, window=1 << 16) as streams:
+        for stream in streams:
+            names.append(stream.name)
+            assert list(stream) == records[int(stream.name.split()[1]):]
+            assert stream.pop() is None
+        assert streams.accept() is None
+    sending.join()
+    assert sorted(names) == [b"stream 0", b"stream 1", b"stream 2"]
+
+
+def test_streams_are_cancelled_and_given_up_with_a_reason(both):
+    with zsr.InStreams(*both) as streams:
+        out = zsr.OutStreams(*both)
+        with pytest.raises(zsr.TimedOut):
+            streams.accept(timeout=0)
+        with pytest.raises(zsr.RouteError):
+            out.open("to nobody", to=1)
+        much = out.open(b"much")
+        much.push("one")
+        much.flush()
+        with streams.accept() as stream:
+            assert stream.pop() == b"one"
+            with pytest.raises(zsr.TimedOut):
+                stream.pop(timeout=0.001)
+            stream.cancel("one is enough")
+        with pytest.raises(zsr.StreamError, match="cancelled by its receiver: one is enough"):
+            while True:
+                much.push(bytes(1000))
+        with pytest.raises(ValueError), out.open("half") as half:
+            half.push("one")
+            raise ValueError("out of paper")
+        stream = streams.accept()
+        assert stream.pop() == b"one"
+        with pytest.raises(zsr.StreamError, match="out of paper"):
+            stream.pop()
+        closing = threading.Thread(target=out.close)
+        closing.start()
+        assert streams.accept() is None
+        closing.join()
+    with pytest.raises(zsr.Misuse):
+        streams.accept()
+    with pytest.raises(zsr.StreamError, match="one is enough"):
+        much.end()
+    with pytest.raises(zsr.Misuse):
+        much.push("after the end")
