@@ -533,15 +533,114 @@ static void down(void) {
     OK(zsr_consumer_leave(c));
 }
 
+typedef struct {
+    zsr_out_stream *stream;
+    int records;
+} outgoing;
+
+/* Record `n` of a stream: from nothing to more than an item. */
+static size_t stream_record(int n, uint8_t *record) {
+    size_t length = (size_t)(n % 4) * 3000;
+    for (size_t i = 0; i < length; i++) record[i] = (uint8_t)((size_t)n + i);
+    return length;
+}
+
+static void *push_stream(void *argument) {
+    outgoing *out = argument;
+    uint8_t record[9000];
+    for (int n = 0; n < out->records; n++) OK(zsr_out_stream_push(out->stream, record, stream_record(n, record), ZSR_FOREVER));
+    OK(zsr_out_stream_end(out->stream));
+    return NULL;
+}
+
+static void *close_streams(void *out) {
+    OK(zsr_out_streams_close(out));
+    return NULL;
+}
+
+/* Flows `streams` and `streams-back`: items of 4 KiB, and of 512 B. */
+static void streams(void) {
+    zsr_out_streams *out;
+    zsr_in_streams *in;
+    zsr_out_stream *o;
+    zsr_in_stream *s;
+    const void *data;
+    size_t n;
+    EXPECT(zsr_out_streams_attach("streams", NULL, NULL, &out) == ZSR_ERROR_INVALID && !out);
+    SAYS("answers is null");
+    EXPECT(zsr_in_streams_attach("streams", "streams-back", 1000, 0, NULL, &in) == ZSR_ERROR_INVALID && !in);
+    SAYS("a window of 1000 B is too small");
+    EXPECT(zsr_in_streams_attach("streams", "no-such-flow", 0, 0, NULL, &in) == ZSR_ERROR_NOT_FOUND && !in);
+    EXPECT(zsr_out_stream_push(NULL, "x", 1, 0) == ZSR_ERROR_INVALID && zsr_in_stream_pop(NULL, 0, &data, &n) == ZSR_ERROR_INVALID);
+    OK(zsr_in_streams_attach("streams", "streams-back", 65536, 8, NULL, &in));
+    OK(zsr_out_streams_attach("streams", "streams-back", NULL, &out));
+    EXPECT(zsr_out_streams_open(out, "x", 1, 5, &o) == ZSR_ERROR_ROUTE && !o);
+    EXPECT(zsr_out_streams_open(out, NULL, 1, 0, &o) == ZSR_ERROR_INVALID && !o);
+    EXPECT(zsr_in_streams_accept(in, 1000, &s) == ZSR_AGAIN && !s);
+
+    /* Several at a time, in threads. */
+    outgoing of[3];
+    pthread_t pushing[3];
+    for (int i = 0; i < 3; i++) {
+        OK(zsr_out_streams_open(out, &i, sizeof i, 0, &of[i].stream));
+        of[i].records = 50 + i;
+        pthread_create(&pushing[i], NULL, push_stream, &of[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        uint8_t record[9000];
+        OK(zsr_in_streams_accept(in, ZSR_FOREVER, &s));
+        OK(zsr_in_stream_name(s, &data, &n));
+        int number;
+        EXPECT(n == sizeof number);
+        memcpy(&number, data, n);
+        for (int k = 0; k < 50 + number; k++) {
+            OK(zsr_in_stream_pop(s, ZSR_FOREVER, &data, &n));
+            EXPECT(n == stream_record(k, record) && !memcmp(data, record, n));
+        }
+        EXPECT(zsr_in_stream_pop(s, ZSR_FOREVER, &data, &n) == ZSR_END && !data);
+        EXPECT(zsr_in_stream_pop(s, 0, &data, &n) == ZSR_END);
+        OK(zsr_in_stream_end(s, NULL));
+    }
+    for (int i = 0; i < 3; i++) pthread_join(pushing[i], NULL);
+
+    /* Who wants no more, and who gives up. */
+    OK(zsr_out_streams_open(out, "much", 4, 0, &o));
+    OK(zsr_out_stream_push(o, "one", 3, ZSR_FOREVER));
+    OK(zsr_out_stream_flush(o));
+    OK(zsr_in_streams_accept(in, ZSR_FOREVER, &s));
+    OK(zsr_in_stream_end(s, "one is enough"));
+    zsr_status status;
+    uint8_t record[9000] = {0};
+    while ((status = zsr_out_stream_push(o, record, sizeof record, 1000)) == ZSR_OK || status == ZSR_AGAIN) {}
+    EXPECT(status == ZSR_ERROR_STREAM);
+    SAYS("stream `much` was cancelled by its receiver: one is enough");
+    EXPECT(zsr_out_stream_end(o) == ZSR_ERROR_STREAM);
+    OK(zsr_out_streams_open(out, "half", 4, 0, &o));
+    OK(zsr_out_stream_push(o, "one", 3, 0));
+    OK(zsr_out_stream_abort(o, "out of paper"));
+    OK(zsr_in_streams_accept(in, ZSR_FOREVER, &s));
+    OK(zsr_in_stream_pop(s, ZSR_FOREVER, &data, &n));
+    EXPECT(n == 3 && !memcmp(data, "one", 3));
+    EXPECT(zsr_in_stream_pop(s, ZSR_FOREVER, &data, &n) == ZSR_ERROR_STREAM);
+    SAYS("out of paper");
+    OK(zsr_in_stream_end(s, NULL));
+
+    pthread_t closing;
+    pthread_create(&closing, NULL, close_streams, out);
+    EXPECT(zsr_in_streams_accept(in, ZSR_FOREVER, &s) == ZSR_END && !s);
+    pthread_join(closing, NULL);
+    OK(zsr_in_streams_end(in));
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
         void (*run)(void);
     } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"newest", newest}, {"urgent", urgent},
-        {"combine", combine}, {"restart", restart}, {"down", down}};
+        {"combine", combine}, {"streams", streams}, {"restart", restart}, {"down", down}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
         if (!strcmp(argv[1], parts[i].name)) return parts[i].run(), 0;
     }
-    fprintf(stderr, "usage: check arguments|records|rows|threads|newest|urgent|combine|restart|down\n");
+    fprintf(stderr, "usage: check arguments|records|rows|threads|newest|urgent|combine|streams|restart|down\n");
     return 2;
 }

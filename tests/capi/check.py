@@ -17,6 +17,7 @@ FLOWS = [
     ["words", "-c", "h2", "--item-size", "4KiB"],
     ["numbers", "-c", "h2", "h3", "--item-size", "4KiB", "--schema", "n: u64, x: f64", "--routing", "explicit(n)"],
     ["news", "-c", "h3", "--item-size", "64", "--ring-size", "256"],
+    ["streams", "-c", "h2", "--item-size", "4KiB"],
     ["urgent", "-c", "h2", "--item-size", "4KiB"],
     ["bulk", "-c", "h2", "--item-size", "4KiB"],
     ["sales", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "shop: u16, n: i64, x: f64"],
@@ -28,9 +29,9 @@ FLOWS = [
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]
 # Of each way to build: what it takes, and which parts run.
 BUILDS = {
-    "shared": ([], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "restart", "down"]),
-    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "down"]),
-    "tsan": (["-fsanitize=thread"], ["records", "threads", "urgent"]),
+    "shared": ([], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "restart", "down"]),
+    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "down"]),
+    "tsan": (["-fsanitize=thread"], ["records", "threads", "urgent", "streams"]),
 }
 
 
@@ -101,6 +102,7 @@ def main(dist, cc, cxx, sanitizers):
                 system.up()
                 for flow, *more in FLOWS:
                     system.run("flow", "create", flow, "-p", "h1", *more)
+                system.run("flow", "create", "streams-back", "-p", "h2", "-c", "h1", "--item-size", "512")
                 for part in parts:
                     if part not in ("arguments", "restart", "down"):
                         runs(system, check, part, lib=lib)
