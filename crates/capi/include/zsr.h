@@ -9,8 +9,8 @@
  * What holds for all functions:
  * - They return a zsr_status. What is below 0 is an error; zsr_last_error() says it in words, for the thread that called.
  * - Times are microseconds, sizes and lengths bytes. Texts are UTF-8 and end with a zero byte.
- * - A handle (zsr_producer, zsr_consumer, zsr_combiner, streams) takes one call at a time, from any thread; a second one at the same time returns
- *   ZSR_ERROR_BUSY. Different handles are independent.
+ * - A handle (zsr_producer, zsr_consumer, zsr_combiner, those of streams) takes one call at a time, from any thread; a second one at
+ *   the same time returns ZSR_ERROR_BUSY. Different handles are independent.
  * - NULL where nothing says that it may be NULL is ZSR_ERROR_INVALID. A handle that was ended must not be used any more: nothing can
  *   notice that.
  * - After fork(), the child must not use handles of its parent.

@@ -9,7 +9,7 @@ pub(super) const FIRST_CREDIT: u64 = 64 << 10;
 /// Most bytes of a record that travel at once: longer records travel in pieces, so that each fits the first credit.
 pub(super) const PIECE: usize = 32 << 10;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A stream begins. The number is the length of the sender's name in the flow of answers, which follows; then comes the stream's name.
@@ -67,7 +67,7 @@ impl<'a> Frame<'a> {
         header
     }
 
-    /// All of it.
+    /// The header and the body.
     pub(super) fn bytes(&self) -> Vec<u8> {
         [&self.header(), self.body].concat()
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::{FIRST_CREDIT, Frame, Kind, RECORD, reason};
 use super::turns::Turns;
-use super::{Next, StreamError, StreamOptions, shown};
+use super::{Next, StreamError, StreamOptions, attach, shown};
 use crate::consumer::{FlowConsumer, Popped};
 use crate::contact::Contact;
 use crate::error::ProgramError;
@@ -56,11 +56,11 @@ struct Incoming {
     /// The pieces of a record that is not complete, and what they count.
     pieces: Vec<u8>,
     pieces_count: u64,
-    /// What the sender may send.
+    /// Bytes that the sender may send.
     credit: u64,
-    /// What it may send besides, and has not been told.
+    /// Bytes that it may send besides, and has not been told of.
     untold: u64,
-    /// Below this it is told.
+    /// The sender is told when its credit is not above this.
     low: u64,
     /// How the stream has ended, if it has.
     end: Option<Result<(), String>>,
@@ -129,17 +129,9 @@ impl InStreams {
         options: &StreamOptions,
     ) -> Result<Self, StreamError> {
         options.check()?;
-        let contact = controller.into();
-        let program = crate::flow::Options { member: None, ..options.program.clone() };
-        let answers = FlowProducer::attach(contact.clone(), answers, &program)?;
-        match FlowConsumer::attach(contact, flow, &options.program) {
-            Ok(inlet) => Self::over(inlet, answers, options),
-            Err(e) => {
-                // Dropped, its ring would be given up.
-                answers.leave()?;
-                Err(e.into())
-            }
-        }
+        let of_answers = options.of_answers();
+        let (answers, inlet) = attach(controller.into(), (answers, &of_answers), (flow, &options.program))?;
+        Self::over(inlet, answers, options)
     }
 
     /// Streams that come by `inlet`, and are answered by `answers`.
@@ -312,15 +304,6 @@ impl Drop for InStream {
     }
 }
 
-impl State {
-    /// Forgets a stream, and has its sender told, unless it has ended.
-    fn cancel(&mut self, number: u64, why: &str) {
-        if let Some(Incoming { sender, end: None, .. }) = self.streams.remove(&number) {
-            self.owed.push_back((sender, cancel(number, why)));
-        }
-    }
-}
-
 impl Shared {
     fn wait<T>(
         &self,
@@ -389,6 +372,13 @@ impl Shared {
 }
 
 impl State {
+    /// Forgets a stream, and has its sender told, unless it has ended.
+    fn cancel(&mut self, number: u64, why: &str) {
+        if let Some(Incoming { sender, end: None, .. }) = self.streams.remove(&number) {
+            self.owed.push_back((sender, cancel(number, why)));
+        }
+    }
+
     /// Takes in one record. Those of streams that are not known here are dropped: they were sent before their senders knew.
     fn take_in(&mut self, frame: Frame<'_>, window: u64, most: usize) {
         let Frame { kind, number, stream, body } = frame;

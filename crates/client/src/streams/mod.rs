@@ -51,8 +51,11 @@ mod turns;
 pub use inbound::{InStream, InStreams};
 pub use outbound::{OutStream, OutStreams};
 
+use crate::consumer::FlowConsumer;
+use crate::contact::Contact;
 use crate::error::{ErrorKind, ProgramError};
 use crate::flow::Options;
+use crate::producer::FlowProducer;
 
 /// How streams are received and sent.
 #[derive(Clone, Debug)]
@@ -73,9 +76,31 @@ impl Default for StreamOptions {
 }
 
 impl StreamOptions {
+    /// As a program attaches to the flow of answers, whose members have names of their own.
+    fn of_answers(&self) -> Options {
+        Options { member: None, ..self.program.clone() }
+    }
+
     fn check(&self) -> Result<(), StreamError> {
         let fits = u64::from(self.window) >= frame::FIRST_CREDIT;
         fits.then_some(()).ok_or(StreamError::Window(self.window))
+    }
+}
+
+/// Takes a producer of one flow and a consumer of another, or neither.
+fn attach(
+    contact: Contact,
+    produced: (&str, &Options),
+    consumed: (&str, &Options),
+) -> Result<(FlowProducer, FlowConsumer), ProgramError> {
+    let producer = FlowProducer::attach(contact.clone(), produced.0, produced.1)?;
+    match FlowConsumer::attach(contact, consumed.0, consumed.1) {
+        Ok(consumer) => Ok((producer, consumer)),
+        Err(e) => {
+            // Dropped, its rings would be given up.
+            producer.leave()?;
+            Err(e)
+        }
     }
 }
 
@@ -90,7 +115,7 @@ pub enum Next<T> {
     End,
 }
 
-/// Why a stream can't go on.
+/// The reason for which a stream can't go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// One of the two flows can't.
@@ -101,7 +126,7 @@ pub enum StreamError {
     Cancelled {
         /// The stream's name.
         stream: String,
-        /// What the receiver said.
+        /// The receiver's reason.
         why: String,
     },
     /// The sender has given the stream up, or is gone.
@@ -109,7 +134,7 @@ pub enum StreamError {
     Aborted {
         /// The stream's name.
         stream: String,
-        /// What the sender said.
+        /// The sender's reason.
         why: String,
     },
     /// A name that does not fit the flow's records.
@@ -127,7 +152,7 @@ pub enum StreamError {
     NoStreams {
         /// The flow.
         flow: String,
-        /// What is wrong.
+        /// The fault of the record.
         why: String,
     },
     /// An option that can't be.

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::frame::{FIRST_CREDIT, Frame, HEADER, Kind, PIECE, RECORD, reason};
 use super::turns::Turns;
-use super::{Next, StreamError, StreamOptions, shown};
+use super::{Next, StreamError, StreamOptions, attach, shown};
 use crate::consumer::{FlowConsumer, Popped};
 use crate::contact::Contact;
 use crate::error::ProgramError;
-use crate::flow::Options;
 use crate::producer::{FlowProducer, To, Wait};
 
 /// How long a stream waits for room in its consumer's ring before it lets streams to other consumers go first.
@@ -26,8 +25,10 @@ pub struct OutStreams {
 }
 
 struct Shared {
-    /// Its name in the flow of answers.
+    /// The name of this program's member in the flow of answers.
     own: String,
+    /// Bytes of the longest record of the flow.
+    max_record: usize,
     /// Numbers of streams are this and those behind it.
     next: AtomicU64,
     turns: Turns<State>,
@@ -43,7 +44,7 @@ struct State {
 }
 
 struct Outgoing {
-    /// What may be sent.
+    /// Bytes that may be sent.
     credit: u64,
     cancelled: Option<String>,
 }
@@ -59,17 +60,9 @@ impl OutStreams {
         answers: &str,
         options: &StreamOptions,
     ) -> Result<Self, StreamError> {
-        let contact = controller.into();
-        let outlet = FlowProducer::attach(contact.clone(), flow, &options.program)?;
-        let program = Options { member: None, ..options.program.clone() };
-        match FlowConsumer::attach(contact, answers, &program) {
-            Ok(answers) => Ok(Self::over(outlet, answers)),
-            Err(e) => {
-                // Dropped, its rings would be given up.
-                outlet.leave()?;
-                Err(e.into())
-            }
-        }
+        let of_answers = options.of_answers();
+        let (outlet, answers) = attach(controller.into(), (flow, &options.program), (answers, &of_answers))?;
+        Ok(Self::over(outlet, answers))
     }
 
     /// Streams that go by `outlet`, and are answered by `answers`.
@@ -78,6 +71,7 @@ impl OutStreams {
         let first = RandomState::new().hash_one(answers.member()) << 32;
         let shared = Shared {
             own: answers.member().to_owned(),
+            max_record: outlet.max_record(),
             next: AtomicU64::new(first),
             turns: Turns::new(outlet.flow()),
             outlet: Mutex::new(Some(outlet)),
@@ -101,13 +95,10 @@ impl OutStreams {
         let ring = {
             let outlet = shared.outlet();
             let outlet = outlet.as_ref().ok_or_else(|| shared.closed())?;
-            let most = outlet.max_record().saturating_sub(HEADER + shared.own.len());
+            let most = shared.max_record.saturating_sub(HEADER + shared.own.len());
             if name.len() > most {
-                return Err(StreamError::NameTooLong {
-                    bytes: name.len(),
-                    flow: shared.turns.flow().to_owned(),
-                    most,
-                });
+                let flow = shared.turns.flow().to_owned();
+                return Err(StreamError::NameTooLong { bytes: name.len(), flow, most });
             }
             let none = || {
                 let consumers = outlet.consumers();
@@ -144,7 +135,7 @@ pub struct OutStream {
     name: Arc<[u8]>,
     /// The ring to its consumer.
     ring: u32,
-    /// What was sent since answers were looked at.
+    /// Bytes that were sent since answers were looked at.
     unheard: usize,
     is_over: bool,
 }
@@ -182,7 +173,7 @@ impl OutStream {
     }
 
     fn push_until(&mut self, record: &[u8], mut end: Option<Instant>) -> Result<bool, StreamError> {
-        let most = self.most()?;
+        let most = self.shared.max_record.saturating_sub(HEADER).clamp(1, PIECE);
         let mut rest = record;
         loop {
             let Some(len) = self.credit(rest.len(), most, end)? else { return Ok(false) };
@@ -245,13 +236,6 @@ impl OutStream {
 
     fn cancelled(&self, why: String) -> StreamError {
         StreamError::Cancelled { stream: shown(&self.name), why }
-    }
-
-    /// Bytes of the longest piece.
-    fn most(&self) -> Result<usize, StreamError> {
-        let outlet = self.shared.outlet();
-        let most = outlet.as_ref().ok_or_else(|| self.shared.closed())?.max_record();
-        Ok(most.saturating_sub(HEADER).clamp(1, PIECE))
     }
 
     /// Waits until some of `len` bytes may be sent, and says how many: all that `most` and the credit allow. `None`: not before `end`.
