@@ -53,23 +53,16 @@ macro_rules! as_it_is {
 }
 as_it_is!(u32, u64, bool);
 
-impl Shown for Hint {
-    fn json(self) -> Value {
-        Hint::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name).into()
-    }
+macro_rules! by_name {
+    ($($type:ty),*) => {$(
+        impl Shown for $type {
+            fn json(self) -> Value {
+                <$type>::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name).into()
+            }
+        }
+    )*};
 }
-
-impl Shown for Policy {
-    fn json(self) -> Value {
-        Policy::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name).into()
-    }
-}
-
-impl Shown for WhenEnded {
-    fn json(self) -> Value {
-        WhenEnded::NAMES.iter().find(|(_, value)| *value == self).map(|(name, _)| *name).into()
-    }
-}
+by_name!(Hint, Policy, WhenEnded);
 
 /// One of `names`, each with its line of help.
 fn choice<T: Copy + Send + Sync + 'static, const N: usize>(

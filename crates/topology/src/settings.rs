@@ -56,10 +56,10 @@ pub enum Policy {
 /// What happens to a flow that has ended or failed, once no program is at its rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenEnded {
-    /// It stays until it is deleted.
+    /// The flow stays until it is deleted.
     #[default]
     Keep,
-    /// It is deleted.
+    /// The flow is deleted.
     Delete,
 }
 
@@ -72,6 +72,12 @@ impl Policy {
     /// All policies, as topologies and commands name them.
     pub const NAMES: [(&'static str, Policy); 3] =
         [("wait", Policy::Wait), ("drop-member", Policy::DropMember), ("abort", Policy::Abort)];
+}
+
+impl WhenEnded {
+    /// All of them, as topologies and commands name them.
+    pub const NAMES: [(&'static str, WhenEnded); 2] =
+        [("keep", WhenEnded::Keep), ("delete", WhenEnded::Delete)];
 }
 
 /// The table of settings. It calls the given macro with a row for each setting. A row has the documentation, which options of
@@ -113,12 +119,6 @@ macro_rules! for_each_setting {
             when_ended: $crate::WhenEnded = $crate::WhenEnded::Keep, "when_ended", when_ended("when-ended", "WHAT");
         }
     };
-}
-
-impl WhenEnded {
-    /// All of them, as topologies and commands name them.
-    pub const NAMES: [(&'static str, WhenEnded); 2] =
-        [("keep", WhenEnded::Keep), ("delete", WhenEnded::Delete)];
 }
 
 macro_rules! settings {

@@ -123,11 +123,14 @@ fn change(before: &Motion, now: &Motion) -> Option<(EventKind, String)> {
     }
 }
 
+/// What its agent says of a ring; `None` if that is not known, or said of another ring of its name.
+fn words_of<'h>(ring: &Ring, held: &'h HashMap<String, Held>) -> Option<&'h Held> {
+    held.get(&ring.name).filter(|h| ring.address.is_some_and(|a| u32::from(a.epoch) == h.epoch))
+}
+
 /// State of a flow by the words of its rings; `None` if some words are not known.
 fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Instant) -> Option<Seen> {
-    let of = |ring: &Ring| {
-        held.get(&ring.name).filter(|h| ring.address.is_some_and(|a| u32::from(a.epoch) == h.epoch))
-    };
+    let of = |ring: &Ring| words_of(ring, held);
     let mut words = BTreeMap::new();
     for ring in flow.rings() {
         let held = of(ring)?;
@@ -176,9 +179,7 @@ fn look(flow: &Flow, held: &HashMap<String, Held>, was: Option<&Seen>, now: Inst
 
 /// Why a flow is to be deleted by itself, by the words of its rings; `None` if it is not, or some words are not known.
 fn over(flow: &Flow, held: &HashMap<String, Held>) -> Option<&'static str> {
-    let of = |ring: &Ring| {
-        held.get(&ring.name).filter(|h| ring.address.is_some_and(|a| u32::from(a.epoch) == h.epoch))
-    };
+    let of = |ring: &Ring| words_of(ring, held);
     let is_left = flow.rings().all(|ring| of(ring).is_some_and(|h| !h.attached));
     if flow.settings.when_ended != WhenEnded::Delete || !is_left {
         return None;

@@ -32,7 +32,7 @@ pub(crate) enum Wish {
     Go { name: String, go: Go },
 }
 
-/// How a flow is deleted.
+/// The conditions of a deletion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Go {
     /// Even if its rings hold items.
