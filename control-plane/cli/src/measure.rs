@@ -139,7 +139,7 @@ fn request(args: &MeasureArgs, name: &str, size: u32, latency: bool) -> proto::C
     }
     // If this process is killed, the flow goes by itself.
     settings.policy = settings.policy.or(Some(proto::Policy::Abort.into()));
-    settings.when_ended = Some(proto::WhenEnded::Delete.into());
+    settings.when_ended = settings.when_ended.or(Some(proto::WhenEnded::Delete.into()));
     proto::CreateFlowRequest {
         name: name.to_owned(),
         producers: member(&args.from, "from"),
