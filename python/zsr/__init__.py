@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import _zsr
+from ._buffers import _bytes
 from ._errors import (
     ControllerError, Damaged, Ended, Error, Lost, Misuse, NotFound, RingError, RouteError, SchemaError, SizeError, StreamError,
     SumError, TimedOut,
@@ -378,16 +379,3 @@ class Combiner(_zsr.Combiner):
         import numpy as np
 
         return np.frombuffer(self.results(), dtype_of(self.schema))
-
-
-def _bytes(record: Any) -> Any:
-    """As bytes side by side, without copying."""
-    if isinstance(record, str):
-        return record.encode()
-    if hasattr(record, "dtype"):
-        import numpy as np
-
-        return np.ascontiguousarray(record).reshape(-1).view(np.uint8)
-    if isinstance(record, memoryview):
-        return record.cast("B")
-    return record

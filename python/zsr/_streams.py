@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from . import _zsr
+from ._buffers import _bytes
 from ._errors import TimedOut
 
 if TYPE_CHECKING:
@@ -148,7 +149,3 @@ class InStream:
 
     def __exit__(self, *_: object) -> None:
         self.cancel()
-
-
-def _bytes(record: Buffer | str) -> Buffer:
-    return record.encode() if isinstance(record, str) else record
