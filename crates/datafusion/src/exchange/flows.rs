@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use tokio::runtime::Handle;
-use zsr::api::{CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member, Policy, Settings, WhenEnded};
+use zsr::api::{
+    CreateFlowRequest, DeleteFlowRequest, FlowKind, ListFlowsRequest, Member, Policy, Settings, WhenEnded,
+};
 use zsr::{ClientError, Contact, Session};
 
 /// Bytes of an item: what the switch moves at once, and the most that a row may have.
