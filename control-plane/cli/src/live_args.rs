@@ -690,6 +690,8 @@ pub enum RoleWord {
     Switch,
     /// The agent of the host NAME
     Agent,
+    /// The worker of `zsr sql` at the host NAME
+    Worker,
 }
 
 impl From<RoleWord> for zsr_tls::Role {
@@ -701,6 +703,7 @@ impl From<RoleWord> for zsr_tls::Role {
             RoleWord::Controller => zsr_tls::Role::Controller,
             RoleWord::Switch => zsr_tls::Role::Switch,
             RoleWord::Agent => zsr_tls::Role::Agent,
+            RoleWord::Worker => zsr_tls::Role::Worker,
         }
     }
 }

@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 
 use crate::caller::{FLOW, NAME, ROLE, Role};
 use crate::identity::{IdentityError, REVOKED, certificates, not_a_list, revocations};
-use crate::{CONTROLLER, agent_name, switch_name};
+use crate::{CONTROLLER, agent_name, switch_name, worker_name};
 
 /// The authority's name in its certificate.
 const COMMON_NAME: &str = "zsr development authority";
@@ -76,7 +76,7 @@ impl From<IdentityError> for AuthorityError {
 /// The holder of a certificate.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// For people; of an agent its host, of a switch its name in the topology.
+    /// For people; of an agent or worker its host, of a switch its name in the topology.
     pub name: String,
     /// The role of the certificate.
     pub role: Role,
@@ -96,7 +96,7 @@ impl Subject {
     pub fn file(&self) -> String {
         match self.role {
             Role::Controller | Role::Switch => self.role.word().to_owned(),
-            Role::Agent => format!("agent.{}", self.name),
+            Role::Agent | Role::Worker => format!("{}.{}", self.role, self.name),
             Role::Operator | Role::Program | Role::Reader => self.name.clone(),
         }
     }
@@ -107,6 +107,7 @@ impl Subject {
             Role::Controller => Some(CONTROLLER.to_owned()),
             Role::Switch => Some(switch_name(&self.name)),
             Role::Agent => Some(agent_name(&self.name)),
+            Role::Worker => Some(worker_name(&self.name)),
             Role::Operator | Role::Program | Role::Reader => None,
         }
     }

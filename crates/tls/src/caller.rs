@@ -26,12 +26,21 @@ pub enum Role {
     Program,
     /// Somebody who looks.
     Reader,
+    /// A worker that runs parts of SQL queries at a host, and asks other workers for rows.
+    Worker,
 }
 
 impl Role {
     /// All of them.
-    pub const ALL: [Role; 6] =
-        [Role::Controller, Role::Switch, Role::Agent, Role::Operator, Role::Program, Role::Reader];
+    pub const ALL: [Role; 7] = [
+        Role::Controller,
+        Role::Switch,
+        Role::Agent,
+        Role::Operator,
+        Role::Program,
+        Role::Reader,
+        Role::Worker,
+    ];
 
     /// The word for it.
     pub fn word(self) -> &'static str {
@@ -42,6 +51,7 @@ impl Role {
             Role::Operator => "operator",
             Role::Program => "program",
             Role::Reader => "reader",
+            Role::Worker => "worker",
         }
     }
 

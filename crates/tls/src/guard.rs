@@ -135,12 +135,14 @@ mod tests {
                 "Capabilities",
             ];
             let is_controllers = service == "zsr.controller.v1.Controller";
+            let is_workers = ["worker.WorkerService", "zsr.sql.v1.Exchange"].contains(&service);
             let is_question =
                 questions.contains(&name) && (is_controllers || name == "GetInfo" || name == "Capabilities");
             assert_eq!(may(Role::Reader), is_question, "{path}");
-            assert_eq!(may(Role::Operator), is_controllers || is_question, "{path}");
+            assert_eq!(may(Role::Operator), is_controllers || is_question || is_workers, "{path}");
+            assert_eq!(may(Role::Worker), may(Role::Operator) && name != "Shutdown", "{path}");
             assert_eq!(may(Role::Program), is_question || ["Barrier", "GetPass"].contains(&name), "{path}");
-            assert_eq!(may(Role::Controller), !is_controllers || is_question, "{path}");
+            assert_eq!(may(Role::Controller), !(is_controllers || is_workers) || is_question, "{path}");
             assert!(!may(Role::Agent) && !may(Role::Switch), "{path}");
         }
     }

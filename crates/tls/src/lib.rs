@@ -39,6 +39,11 @@ pub fn switch_name(switch: &str) -> String {
     format!("{switch}.switch.zsr.internal")
 }
 
+/// The name in the certificate of the SQL worker at a host.
+pub fn worker_name(host: &str) -> String {
+    format!("{host}.worker.zsr.internal")
+}
+
 /// The name in the certificate of a host's agent.
 pub fn agent_name(host: &str) -> String {
     format!("{host}.agent.zsr.internal")

@@ -17,6 +17,8 @@ pub enum Right {
     Rings,
     /// Write and read the entries of a switch.
     Entries,
+    /// Run parts of queries at SQL workers.
+    Query,
 }
 
 impl Right {
@@ -29,6 +31,7 @@ impl Right {
             Right::End => ("end", "end the system"),
             Right::Rings => ("rings", "command a host's agent"),
             Right::Entries => ("entries", "command a switch"),
+            Right::Query => ("query", "run parts of queries at workers"),
         }
     }
 }
@@ -37,7 +40,8 @@ impl Right {
 pub fn of(role: Role) -> &'static [Right] {
     match role {
         Role::Controller => &[Right::Read, Right::Rings, Right::Entries],
-        Role::Operator => &[Right::Read, Right::Use, Right::Change, Right::End],
+        Role::Operator => &[Right::Read, Right::Use, Right::Change, Right::End, Right::Query],
+        Role::Worker => &[Right::Read, Right::Use, Right::Change, Right::Query],
         Role::Program => &[Right::Read, Right::Use],
         Role::Reader => &[Right::Read],
         // They are called, and call nobody.
@@ -46,7 +50,7 @@ pub fn of(role: Role) -> &'static [Right] {
 }
 
 /// Service, call, right.
-pub const CALLS: [(&str, &str, Right); 37] = [
+pub const CALLS: [(&str, &str, Right); 41] = [
     ("zsr.controller.v1.Controller", "GetSystem", Right::Read),
     ("zsr.controller.v1.Controller", "CreateFlow", Right::Change),
     ("zsr.controller.v1.Controller", "ListFlows", Right::Read),
@@ -86,6 +90,11 @@ pub const CALLS: [(&str, &str, Right); 37] = [
     ("p4.v1.P4Runtime", "GetForwardingPipelineConfig", Right::Entries),
     ("p4.v1.P4Runtime", "StreamChannel", Right::Entries),
     ("p4.v1.P4Runtime", "Capabilities", Right::Read),
+    // Workers of crates/datafusion. The first three calls are those of datafusion-distributed.
+    ("worker.WorkerService", "CoordinatorChannel", Right::Query),
+    ("worker.WorkerService", "ExecuteTask", Right::Query),
+    ("worker.WorkerService", "GetWorkerInfo", Right::Query),
+    ("zsr.sql.v1.Exchange", "Fill", Right::Query),
 ];
 
 /// The right that a call needs, by its path (`/SERVICE/CALL`).
