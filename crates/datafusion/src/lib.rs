@@ -17,4 +17,4 @@ mod exchange;
 mod session;
 pub mod tpch;
 
-pub use exchange::{Exchange, Unreachable, left_behind, remove};
+pub use exchange::{Exchange, Meeting, Unknown, Unreachable, left_behind, remove};

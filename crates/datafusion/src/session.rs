@@ -1,6 +1,6 @@
 //! Sessions of DataFusion whose queries run at several hosts.
 
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{
@@ -38,9 +38,10 @@ impl Exchange {
     /// what it has into `partitions`.
     ///
     /// # Errors
-    /// None that is known.
+    /// A host whose worker's address is not known.
     pub fn session(&self, hosts: &[impl AsRef<str>], partitions: usize) -> Result<SessionState> {
-        let urls: Vec<Url> = hosts.iter().map(|host| Exchange::url(host.as_ref())).collect();
+        let urls = hosts.iter().map(|host| self.url(host.as_ref())).collect::<Result<Vec<Url>, _>>();
+        let urls = urls.map_err(|e| DataFusionError::External(e.into()))?;
         let route = {
             let urls = urls.clone();
             move |event: RouteTasksEvent<'_>| {

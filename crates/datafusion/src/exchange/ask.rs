@@ -1,17 +1,12 @@
-//! What one worker asks another, and what that answers: a length of 4 bytes, little-endian, and a protobuf message.
+//! What one worker asks another, and what that answers.
 
-use std::io;
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use datafusion_distributed::{ExecuteTaskRequest, MaybeEncoded, ProducerHead, TaskKey};
 use prost::Message;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use uuid::Uuid;
-
-/// Partitionings are expressions over columns.
-const LONGEST: u32 = 16 << 20;
 
 /// Fill a flow with partitions of a task's output.
 #[derive(Clone, PartialEq, Message)]
@@ -35,7 +30,13 @@ pub(crate) struct Ask {
     /// Which flow. Empty: nobody wants it any more, and it is to be started and dropped, so that the task can end.
     #[prost(string, tag = "9")]
     pub(crate) flow: String,
+    /// Of a greeting: who asks.
+    #[prost(string, tag = "10")]
+    version: String,
 }
+
+/// What workers and who asks them have to have in common: plans are understood by the same version only.
+const VERSION: &str = concat!("zsr-datafusion ", env!("CARGO_PKG_VERSION"), " with DataFusion 55");
 
 /// What a task's head is, or that the question is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
@@ -49,11 +50,26 @@ pub(crate) enum What {
     Repartition = 2,
     /// No task: answer when nothing of a query is left.
     Idle = 3,
+    /// No task: answer at once whether the versions fit.
+    Greeting = 4,
 }
 
 impl Ask {
     pub(crate) fn idle() -> Self {
         Ask { what: What::Idle.into(), ..Ask::default() }
+    }
+
+    pub(crate) fn greeting() -> Self {
+        Ask { what: What::Greeting.into(), version: VERSION.to_owned(), ..Ask::default() }
+    }
+
+    /// The answer, if this is a greeting.
+    pub(crate) fn greeted(&self) -> Option<Result<(), String>> {
+        let fits = || match self.version.as_str() {
+            VERSION => Ok(()),
+            other => Err(format!("it is {VERSION}, and who asks is {other}")),
+        };
+        (self.what == i32::from(What::Greeting)).then(fits)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -80,7 +96,7 @@ impl Ask {
             what: what.into(),
             broadcast,
             partitioning,
-            flow: String::new(),
+            ..Ask::default()
         })
     }
 
@@ -92,7 +108,9 @@ impl Ask {
             Ok(What::Repartition) => ProducerHead::RepartitionExec {
                 partitioning: MaybeEncoded::Encoded(self.partitioning.clone()),
             },
-            Ok(What::Idle) | Err(_) => return Err(format!("a head of kind {} is not known here", self.what)),
+            Ok(What::Idle | What::Greeting) | Err(_) => {
+                return Err(format!("a head of kind {} is not known here", self.what));
+            }
         };
         if self.start > self.end {
             return Err(format!("partitions from {} to {}", self.start, self.end));
@@ -127,30 +145,4 @@ impl Answer {
     pub(crate) fn into_result(self) -> Result<(), String> {
         if self.error.is_empty() { Ok(()) } else { Err(self.error) }
     }
-}
-
-pub(crate) async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Message) -> io::Result<()> {
-    let mut bytes = vec![0; 4];
-    message.encode(&mut bytes).map_err(io::Error::other)?;
-    let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    to.write_all(&bytes).await
-}
-
-pub(crate) async fn read_ask(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Ask> {
-    read(from).await
-}
-
-pub(crate) async fn read_answer(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Answer> {
-    read(from).await
-}
-
-async fn read<M: Message + Default>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<M> {
-    let length = from.read_u32_le().await?;
-    if length > LONGEST {
-        return Err(io::Error::other(format!("a message of {length} B")));
-    }
-    let mut bytes = vec![0; length as usize];
-    from.read_exact(&mut bytes).await?;
-    M::decode(&*bytes).map_err(io::Error::other)
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion_distributed::grpc::{BoxCloneSyncChannel, create_worker_client};
 use datafusion_distributed::{
     CoordinatorToWorkerMsg, DistributedConfig, ExecuteTaskRequest, GetWorkerInfoRequest,
     GetWorkerInfoResponse, SetPlanRequest, WorkerChannel, WorkerToCoordinatorMsg,
@@ -17,23 +18,24 @@ use futures::stream::BoxStream;
 use http::HeaderMap;
 use std::pin::Pin;
 use std::sync::Mutex;
-use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Inner;
-use super::ask::{self, Ask};
-use super::read::{Batch, Outputs, Waiting, read};
+use super::ask::Ask;
+use super::read::{Batch, Outputs, Source, Waiting, read};
+use super::service::Asked;
 
 pub(crate) struct FlowChannel {
     inner: Arc<Inner>,
-    host: String,
+    from: Source,
     plans: Box<dyn WorkerChannel>,
 }
 
 impl FlowChannel {
-    pub(crate) fn new(inner: Arc<Inner>, host: &str, plans: Box<dyn WorkerChannel>) -> Self {
-        FlowChannel { inner, host: host.to_owned(), plans }
+    pub(crate) fn new(inner: Arc<Inner>, host: &str, channel: BoxCloneSyncChannel) -> Self {
+        let plans = create_worker_client(channel.clone());
+        FlowChannel { inner, from: Source { host: host.to_owned(), channel }, plans }
     }
 }
 
@@ -65,7 +67,7 @@ impl WorkerChannel for FlowChannel {
 
         let (txs, rxs): (Vec<_>, Vec<_>) = range.map(|_| mpsc::unbounded_channel()).unzip();
         let outputs = Outputs::new(start, txs);
-        let later = Later { inner: self.inner.clone(), from: self.host.clone(), ask, outputs };
+        let later = Later { inner: self.inner.clone(), from: self.from.clone(), ask, outputs };
         let (stop, stopped) = oneshot::channel();
         let shared = Arc::new(Shared {
             later: Mutex::new(Some((later, stopped))),
@@ -73,7 +75,7 @@ impl WorkerChannel for FlowChannel {
             runtime: Handle::current(),
             _stop: stop,
         });
-        let part = |rx| Box::pin(Part { rx, shared: shared.clone(), from: self.host.clone() }) as _;
+        let part = |rx| Box::pin(Part { rx, shared: shared.clone(), from: self.from.host.clone() }) as _;
         Ok(rxs.into_iter().map(part).collect())
     }
 
@@ -85,7 +87,7 @@ impl WorkerChannel for FlowChannel {
 /// What begins with the first poll of a partition.
 struct Later {
     inner: Arc<Inner>,
-    from: String,
+    from: Source,
     ask: Ask,
     outputs: Outputs,
 }
@@ -113,11 +115,7 @@ impl Drop for Shared {
         let Later { inner, from, ask, .. } = later;
         self.runtime.spawn(async move {
             let _one = inner.running.one();
-            if let Ok(mut stream) = UnixStream::connect(inner.asks(&from)).await
-                && ask::write(&mut stream, &ask).await.is_ok()
-            {
-                let _ = ask::read_answer(&mut stream).await;
-            }
+            let _ = Asked::new(from.channel, ask).answer().await;
         });
     }
 }

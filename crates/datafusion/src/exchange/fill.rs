@@ -1,6 +1,5 @@
 //! The side that fills flows with what its tasks make.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,18 +8,18 @@ use arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion_distributed::Worker;
 use futures::StreamExt;
-use tokio::io::AsyncReadExt;
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tonic::Streaming;
 use zsr::{Cancel, FlowProducer, Options};
 use zsr_arrow::Sender;
 
 use super::Inner;
-use super::ask::{self, Answer, Ask};
+use super::ask::Ask;
 use super::kept::Filling;
 use super::part::{add, with_part};
+use super::service::Said;
 
 /// Batches that wait for room in the ring.
 const WAITING: usize = 2;
@@ -29,39 +28,31 @@ const SOON: Duration = Duration::from_micros(100);
 /// What is answered to who has hung up.
 pub(crate) const CANCELLED: &str = "the query was cancelled";
 
-/// Answers what others ask. Returns when the socket fails.
-pub(crate) async fn serve(inner: Arc<Inner>, worker: Worker, asks: UnixListener) -> io::Error {
-    loop {
-        match asks.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(answer(inner.clone(), worker.clone(), stream));
-            }
-            Err(e) => return e,
-        }
+/// Does what is asked, until it is done or is not wanted any more: then who asks has ended its half, or is gone.
+pub(crate) async fn answer(
+    inner: Arc<Inner>,
+    worker: Worker,
+    mut asks: Streaming<Said>,
+) -> Result<(), String> {
+    let ask = asks.message().await.ok().flatten().and_then(|said| said.ask);
+    let ask = ask.ok_or("nothing was asked")?;
+    if let Some(answer) = ask.greeted() {
+        return answer;
     }
-}
-
-async fn answer(inner: Arc<Inner>, worker: Worker, mut stream: UnixStream) {
-    // Who does not ask, or does not listen, is not there any more.
-    let Ok(ask) = ask::read_ask(&mut stream).await else { return };
     if ask.is_idle() {
         inner.running.none().await;
-        let _ = ask::write(&mut stream, &Answer::of(Ok(()))).await;
-        return;
+        return Ok(());
     }
-    let one = inner.running.one();
-    let (mut listens, mut says) = stream.split();
+    let _one = inner.running.one();
     let (made_tx, made) = oneshot::channel();
     let gone = async move {
-        if listens.read_u8().await.is_ok() {
+        if let Ok(Some(_)) = asks.message().await {
             let _ = made_tx.send(());
-            // Nothing more is said: a byte is as good as the end.
-            drop(listens.read_u8().await);
+            // Nothing more is said.
+            while let Ok(Some(_)) = asks.message().await {}
         }
     };
-    let result = fill(inner, worker, ask, made, gone).await;
-    drop(one);
-    let _ = ask::write(&mut says, &Answer::of(result)).await;
+    fill(inner, worker, ask, made, gone).await
 }
 
 /// Fills the flow, which is there when `made` comes, until all is in it or `gone` comes. The task begins before.

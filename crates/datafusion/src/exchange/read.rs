@@ -3,21 +3,18 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, RecordBatch};
-use tokio::io::AsyncWriteExt;
-use tokio::net::UnixStream;
+use datafusion_distributed::grpc::BoxCloneSyncChannel;
 use tokio::sync::{mpsc, oneshot};
 use zsr::{Cancel, Options};
 use zsr_arrow::Receiver;
 
 use super::Inner;
-use super::ask::{self, Ask};
+use super::ask::Ask;
 use super::fill::CANCELLED;
 use super::flows::{Made, new_name};
 use super::kept::Reading;
 use super::part::take;
-
-/// What is said when the flow is there.
-const MADE: u8 = 1;
+use super::service::{Asked, Refusal};
 
 /// A batch of a partition, and what it is counted with.
 pub(crate) type Batch = Result<(RecordBatch, usize), Arc<str>>;
@@ -87,10 +84,18 @@ impl Waiting {
     }
 }
 
+/// The worker that rows come from.
+#[derive(Clone)]
+pub(crate) struct Source {
+    /// Its host.
+    pub(crate) host: String,
+    pub(crate) channel: BoxCloneSyncChannel,
+}
+
 /// Reads what `from` is asked for into `outputs`, until its end, an error, which all partitions get, or `cancelled` comes.
 pub(crate) async fn read(
     inner: Arc<Inner>,
-    from: String,
+    from: Source,
     ask: Ask,
     outputs: Outputs,
     waiting: Arc<Waiting>,
@@ -98,7 +103,7 @@ pub(crate) async fn read(
 ) {
     let one = inner.running.one();
     let outputs = Arc::new(outputs);
-    if let Err(why) = exchange(&inner, &from, ask, outputs.clone(), waiting, cancelled).await {
+    if let Err(why) = exchange(&inner, from, ask, outputs.clone(), waiting, cancelled).await {
         outputs.fail(&why);
     }
     drop(one);
@@ -106,15 +111,19 @@ pub(crate) async fn read(
 
 async fn exchange(
     inner: &Arc<Inner>,
-    from: &str,
+    from: Source,
     mut ask: Ask,
     outputs: Arc<Outputs>,
     waiting: Arc<Waiting>,
     mut cancelled: oneshot::Receiver<()>,
 ) -> Result<(), String> {
-    let gone = |e: std::io::Error| format!("the worker of host `{from}` has gone: {e}");
+    let Source { host: from, channel } = from;
+    let why = |refusal| match refusal {
+        Refusal::Said(why) => why,
+        Refusal::Gone(e) => format!("the worker of host `{from}` has gone: {e}"),
+    };
     let kept = blocking({
-        let (inner, from) = (inner.clone(), from.to_owned());
+        let (inner, from) = (inner.clone(), from.clone());
         move || Ok(inner.kept.take_reading(&from))
     });
     let kept = kept.await?;
@@ -122,23 +131,11 @@ async fn exchange(
     ask.flow = name.unwrap_or_else(|| new_name(&inner.prefix));
     let cancel = kept.as_ref().map_or_else(Cancel::new, |kept| kept.cancel.clone());
     // It begins its task, and asks others for their rows, while the flow is made.
-    let asked = async {
-        let mut stream = UnixStream::connect(inner.asks(from)).await?;
-        ask::write(&mut stream, &ask).await?;
-        std::io::Result::Ok(stream)
-    };
-    let mut stream = match asked.await {
-        Ok(stream) => stream,
-        Err(e) => {
-            discard(kept).await;
-            return Err(gone(e));
-        }
-    };
-    let (mut answers, mut asks) = stream.split();
+    let mut asked = Asked::new(channel, ask.clone());
 
     let (made_tx, made) = oneshot::channel();
     let mut popping = Box::pin(blocking({
-        let (inner, from, flow) = (inner.clone(), from.to_owned(), ask.flow.clone());
+        let (inner, from, flow) = (inner.clone(), from.clone(), ask.flow);
         let (cancel, waiting, outputs) = (cancel.clone(), waiting.clone(), outputs.clone());
         move || {
             let reading = reading(&inner, &from, &flow, kept, cancel, made_tx)?;
@@ -152,23 +149,19 @@ async fn exchange(
     if made.await.is_err() {
         return popping.await.map(drop);
     }
-    // If it is gone, its answer does not come, either.
-    let _ = asks.write_u8(MADE).await;
-    let answer = ask::read_answer(&mut answers);
-    tokio::pin!(answer);
-    let said = |answer: std::io::Result<ask::Answer>| answer.map_err(gone)?.into_result();
+    asked.made();
     let mut is_answered = false;
     let popped = tokio::select! {
         biased;
         _ = &mut cancelled => {
             stop();
-            let _ = asks.shutdown().await;
+            let answer = asked.cancel();
             discard(popping.await).await;
             // It has ended there, too, when it answers.
             let _ = answer.await;
             return Ok(());
         }
-        answer = &mut answer => match said(answer) {
+        answer = asked.answer() => match answer.map_err(why) {
             Ok(()) => tokio::select! {
                 biased;
                 _ = &mut cancelled => {
@@ -193,8 +186,8 @@ async fn exchange(
         Ok(reading) => {
             // Who reads goes on while the other end says that it has ended, too.
             outputs.end();
-            let said = if is_answered { Ok(()) } else { said(answer.await) };
-            let (inner, from) = (inner.clone(), from.to_owned());
+            let said = if is_answered { Ok(()) } else { asked.answer().await };
+            let inner = inner.clone();
             blocking(move || {
                 if said.is_ok() {
                     inner.kept.keep_reading(&from, reading);
@@ -204,13 +197,10 @@ async fn exchange(
             .await
         }
         // Who fills it knows better what went wrong.
-        Err(popped) if !is_answered => {
-            let _ = asks.shutdown().await;
-            match said(answer.await) {
-                Err(why) if why != CANCELLED => Err(why),
-                _ => Err(popped),
-            }
-        }
+        Err(popped) if !is_answered => match asked.cancel().await.map(|answer| answer.map_err(why)) {
+            Ok(Err(why)) if why != CANCELLED => Err(why),
+            _ => Err(popped),
+        },
         Err(popped) => Err(popped),
     }
 }

@@ -2,6 +2,7 @@
 
 mod explain;
 mod query;
+mod serve;
 mod system;
 mod tables;
 mod workers;
@@ -13,6 +14,7 @@ use std::thread;
 
 use clap::{Parser, ValueEnum};
 use query::Queries;
+use serve::{Address, ServeArgs};
 use tables::OwnTable;
 use tokio::sync::mpsc;
 
@@ -25,12 +27,12 @@ const INTERRUPTED: u8 = 130;
     name = "zsr sql",
     bin_name = "zsr sql",
     version,
-    after_help = "The first host asks, all others are workers. Tables: those of --table, and of TPC-H region, nation, supplier, customer, part, partsupp, orders, lineitem.\n\
+    after_help = "Without --worker the first host asks, and all others are workers, which are started here. Tables: those of --table, and of TPC-H region, nation, supplier, customer, part, partsupp, orders, lineitem.\n\
                   Exit codes: 0 all went well, 1 a query or the system failed, 2 the command or the topology is wrong, 130 interrupted."
 )]
 struct Args {
     /// Topology file. Its system is brought up, unless it is up, and then taken down again
-    #[arg(value_name = "TOPOLOGY", required_unless_present_any = ["worker", "tables"])]
+    #[arg(value_name = "TOPOLOGY", required_unless_present_any = ["serve", "be", "tables"])]
     topology: Option<PathBuf>,
     /// Queries, also EXPLAIN [default: those on standard input, each ended by `;`]
     #[arg(value_name = "QUERY")]
@@ -55,12 +57,22 @@ struct Args {
     /// Print on standard error how long each query has taken, and its number of rows
     #[arg(long)]
     timing: bool,
+    /// The worker of a host, which somebody has started there with --serve
+    ///
+    /// It can be given several times. Only these hosts work then.
+    #[arg(long = "worker", value_name = "HOST=ADDRESS:PORT", requires = "topology")]
+    addresses: Vec<Address>,
+    /// The host that asks [default: the first of the topology]
+    #[arg(long, value_name = "HOST", requires = "topology")]
+    head: Option<String>,
+    #[command(flatten)]
+    serve: ServeArgs,
     /// Be the worker of a host
-    #[arg(long, value_name = "HOST", hide = true, requires_all = ["system", "prefix", "sockets"])]
-    worker: Option<String>,
+    #[arg(long, value_name = "HOST", hide = true, requires_all = ["place", "prefix", "sockets"])]
+    be: Option<String>,
     /// The worker's system
     #[arg(long, hide = true)]
-    system: Option<PathBuf>,
+    place: Option<PathBuf>,
     /// The worker's flows
     #[arg(long, hide = true)]
     prefix: Option<String>,
@@ -102,10 +114,13 @@ fn main() -> ExitCode {
     if let Some(folder) = &args.tables {
         return said(query::tables(folder, args.scale));
     }
-    if let (Some(host), Some(system), Some(prefix), Some(sockets)) =
-        (&args.worker, &args.system, &args.prefix, &args.sockets)
+    if let (Some(host), Some(place), Some(prefix), Some(sockets)) =
+        (&args.be, &args.place, &args.prefix, &args.sockets)
     {
-        return said(runtime.block_on(workers::be(host, system, prefix, sockets)));
+        return said(runtime.block_on(workers::be(host, place, prefix, sockets)));
+    }
+    if args.serve.serve.is_some() {
+        return said(runtime.block_on(args.serve.run()));
     }
     let Some(path) = &args.topology else { return ExitCode::from(2) };
     let topology = match zsr_topology::Topology::load(path) {
@@ -115,26 +130,24 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let hosts: Vec<String> = topology.hosts.iter().map(|host| host.name.clone()).collect();
-    let [head, workers @ ..] = hosts.as_slice() else { return ExitCode::from(2) };
-    if workers.is_empty() {
-        complain(format_args!(
-            "error: {}: only host `{head}`: expected one that asks, and at least one worker",
-            path.display()
-        ));
-        return ExitCode::from(2);
-    }
+    let (head, workers) = match roles(&args, &topology) {
+        Ok(roles) => roles,
+        Err(why) => {
+            complain(format_args!("error: {}: {why}", path.display()));
+            return ExitCode::from(2);
+        }
+    };
     let caught = {
         let _within = runtime.enter();
         system::Signals::catch()
     };
-    let up = caught.and_then(|stop| Ok((stop, system::System::up(path, &topology.name)?)));
+    let up = caught.and_then(|stop| Ok((stop, system::System::up(path, &topology.name, &args.serve)?)));
     let (stop, system) = match up {
         Ok(up) => up,
         Err(e) => return said(Err(e)),
     };
     // Threads that wait for the terminal would keep the program.
-    let result = run(&runtime, &args, &system, head, workers, stop);
+    let result = run(&runtime, &args, &system, &head, &workers, stop);
     runtime.shutdown_background();
     let down = system.down();
     match (result, down) {
@@ -142,6 +155,29 @@ fn main() -> ExitCode {
         (Ok(code), Ok(())) => ExitCode::from(code),
         (Err(e), _) | (_, Err(e)) => said(Err(e)),
     }
+}
+
+/// The host that asks, and those that work.
+fn roles(args: &Args, topology: &zsr_topology::Topology) -> Result<(String, Vec<String>), String> {
+    let hosts: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
+    let known = |host: &str| match hosts.contains(&host) {
+        true => Ok(host.to_owned()),
+        false => Err(format!("no host `{host}`: it has {}", hosts.join(", "))),
+    };
+    let first = hosts.first().ok_or("no host: expected one that asks, and at least one worker")?;
+    let head = known(args.head.as_deref().unwrap_or(first))?;
+    let workers = if args.addresses.is_empty() {
+        hosts.iter().filter(|host| **host != head).map(|host| (*host).to_owned()).collect()
+    } else {
+        args.addresses.iter().map(|worker| known(&worker.host)).collect::<Result<Vec<_>, _>>()?
+    };
+    if workers.is_empty() {
+        return Err(format!("only host `{head}`: expected one that asks, and at least one worker"));
+    }
+    if workers.contains(&head) {
+        return Err(format!("host `{head}` asks, so it is no worker: choose another one with --head"));
+    }
+    Ok((head, workers))
 }
 
 /// The exit code.

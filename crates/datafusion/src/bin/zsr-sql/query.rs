@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -12,11 +12,13 @@ use arrow::json::LineDelimitedWriter;
 use arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
+use tempfile::TempDir;
 use zsr::Contact;
 use zsr_datafusion::tpch::{self, Table};
 use zsr_datafusion::{Exchange, left_behind, remove};
 
 use crate::explain;
+use crate::serve;
 use crate::system::{Signals, System};
 use crate::workers::{Worker, death};
 use crate::{Args, Format, INTERRUPTED, complain};
@@ -25,19 +27,39 @@ use crate::{Args, Format, INTERRUPTED, complain};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What names of all flows begin with, of all programs of this kind.
 const FLOWS: &str = "sql";
+/// How long a worker that others have started may take to say that it is there.
+const GREETING: Duration = Duration::from_secs(10);
 
 /// A session with workers that answers queries, one after the other.
 pub(crate) struct Queries {
-    contact: Contact,
     exchange: Exchange,
     context: SessionContext,
+    /// Workers that were started here.
     workers: Vec<Worker>,
+    own: Option<Own>,
     hosts: Vec<String>,
     head: String,
-    prefix: String,
-    folder: std::path::PathBuf,
-    sockets: tempfile::TempDir,
     stop: Signals,
+}
+
+/// What workers that are started here need, and what they leave.
+struct Own {
+    contact: Contact,
+    prefix: String,
+    folder: PathBuf,
+    sockets: TempDir,
+}
+
+impl Own {
+    async fn start(&self, host: &str) -> Result<Worker, String> {
+        Worker::start(host, &self.folder, &self.prefix, self.sockets.path()).await
+    }
+
+    /// Deletes what is left of all of them.
+    async fn clear(&self) -> Result<(), String> {
+        let prefix = self.prefix.clone();
+        clear(&self.contact, &move |flow: &str| flow.starts_with(&prefix)).await
+    }
 }
 
 impl Queries {
@@ -49,26 +71,39 @@ impl Queries {
         stop: Signals,
     ) -> Result<Self, String> {
         let partitions = usize::from(args.partitions);
-        let contact = Contact::from(&system.place);
-        let own = std::process::id();
-        clear(&contact, &left_by_the_dead).await?;
-        let prefix = format!("{FLOWS}{own}");
-        let sockets =
-            tempfile::Builder::new().prefix("zsr-sql-").tempdir().map_err(|e| format!("a folder: {e}"))?;
-        let exchange = Exchange::new(contact.clone(), head, &prefix, sockets.path());
+        let contact = system.contact.clone();
+        let (exchange, own) = if args.addresses.is_empty() {
+            let Contact::Place(place) = &contact else {
+                return Err("who asks a controller at an address names the workers with --worker".to_owned());
+            };
+            clear(&contact, &left_by_the_dead).await?;
+            let prefix = format!("{FLOWS}{}", std::process::id());
+            let sockets = tempfile::Builder::new().prefix("zsr-sql-").tempdir();
+            let sockets = sockets.map_err(|e| format!("a folder: {e}"))?;
+            let exchange = Exchange::new(contact.clone(), head, &prefix, sockets.path());
+            let folder = place.folder().to_owned();
+            (exchange, Some(Own { contact, prefix, folder, sockets }))
+        } else {
+            let exchange = Exchange::new(contact, head, serve::FLOWS, args.serve.meeting(&args.addresses));
+            for host in hosts {
+                exchange.greet(host, GREETING).await.map_err(|e| e.to_string())?;
+            }
+            (exchange, None)
+        };
         let state = exchange.session(hosts, partitions).map_err(|e| e.to_string())?;
         let context = SessionContext::new_with_state(state);
         tpch::register(&context, args.scale, partitions).map_err(|e| e.to_string())?;
         for table in &args.own_tables {
             table.register(&context).await?;
         }
-        let folder = system.place.folder().to_owned();
         let mut workers = Vec::new();
-        for host in hosts {
-            workers.push(Worker::start(host, &folder, &prefix, sockets.path()).await?);
+        if let Some(own) = &own {
+            for host in hosts {
+                workers.push(own.start(host).await?);
+            }
         }
         let (hosts, head) = (hosts.to_vec(), head.to_owned());
-        Ok(Queries { contact, exchange, context, workers, hosts, head, prefix, folder, sockets, stop })
+        Ok(Queries { exchange, context, workers, own, hosts, head, stop })
     }
 
     /// What `future` gives; `None` when a signal comes first.
@@ -116,37 +151,41 @@ impl Queries {
         code
     }
 
-    /// Waits until nothing of a query is left anywhere, and starts workers that have died anew.
+    /// Waits until nothing of a query is left here and at workers that were started here. Starts those that have died anew.
     async fn settle(&mut self) -> Result<(), String> {
-        let mut dead = false;
+        let mut dead = None;
         for worker in &mut self.workers {
+            let Some(own) = &self.own else { break };
             let idle = self.exchange.idle_at(&worker.host, PATIENCE).await;
             if idle.is_err() || worker.has_died() {
                 let host = worker.host.clone();
-                let new = Worker::start(&host, &self.folder, &self.prefix, self.sockets.path()).await?;
+                let new = own.start(&host).await?;
                 std::mem::replace(worker, new).end().await;
                 self.exchange.forget(&host);
-                dead = true;
+                dead = Some(own);
             }
         }
         if tokio::time::timeout(PATIENCE, self.exchange.idle()).await.is_err() {
             return Err(format!("parts of the query are still there after {} s", PATIENCE.as_secs()));
         }
-        if dead {
-            // What the dead had made.
-            let prefix = self.prefix.clone();
-            clear(&self.contact, &move |flow: &str| flow.starts_with(&prefix)).await?;
+        match dead {
+            Some(own) => own.clear().await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Ends all workers.
+    /// Ends all workers that were started here.
     pub(crate) async fn end(self) -> Result<(), String> {
         for worker in self.workers {
             worker.end().await;
         }
-        let prefix = self.prefix;
-        clear(&self.contact, &move |flow: &str| flow.starts_with(&prefix)).await
+        match &self.own {
+            Some(own) => own.clear().await,
+            None => {
+                self.exchange.clear().await;
+                Ok(())
+            }
+        }
     }
 }
 

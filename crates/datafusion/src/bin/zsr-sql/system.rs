@@ -4,35 +4,44 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use zsr::{Place, Session};
+use zsr::{Contact, Place, Session};
+
+use crate::serve::ServeArgs;
 
 /// A system that is up.
 pub(crate) struct System {
-    pub(crate) place: Place,
+    pub(crate) contact: Contact,
     zsr: PathBuf,
-    is_ours: bool,
+    /// Its name, if it was brought up here.
+    ours: Option<String>,
 }
 
 impl System {
-    /// The system `name`, brought up from `topology` unless it is up.
-    pub(crate) fn up(topology: &Path, name: &str) -> Result<Self, String> {
+    /// The system of the controller that `args` name, or the system `name` on this machine, brought up from `topology` unless it is up.
+    pub(crate) fn up(topology: &Path, name: &str, args: &ServeArgs) -> Result<Self, String> {
         let zsr = command();
+        if let Some(controller) = &args.controller {
+            let contact = Contact::find(Some(controller), args.certificate.as_deref(), None);
+            let contact = contact.map_err(|e| e.to_string())?;
+            Session::open(contact.clone()).map_err(|e| e.to_string())?;
+            return Ok(System { contact, zsr, ours: None });
+        }
         if let Ok(place) = Place::find(Some(name))
             && Session::open(&place).is_ok()
         {
-            return Ok(System { place, zsr, is_ours: false });
+            return Ok(System { contact: Contact::from(&place), zsr, ours: None });
         }
         run(Command::new(&zsr).arg("up").arg(topology).arg("--no-flows"))?;
         let place = Place::find(Some(name)).map_err(|e| e.to_string())?;
-        Ok(System { place, zsr, is_ours: true })
+        Ok(System { contact: Contact::from(&place), zsr, ours: Some(place.name().to_owned()) })
     }
 
     /// Takes it down, if it was brought up here.
     pub(crate) fn down(&self) -> Result<(), String> {
-        if !self.is_ours {
-            return Ok(());
+        match &self.ours {
+            Some(name) => run(Command::new(&self.zsr).args(["down", name])),
+            None => Ok(()),
         }
-        run(Command::new(&self.zsr).args(["down", self.place.name()]))
     }
 }
 

@@ -47,8 +47,8 @@ impl Worker {
         let fail = |why: String| format!("the worker of host `{host}`: {why}");
         let own = std::env::current_exe().map_err(|e| fail(e.to_string()))?;
         let mut child = Command::new(own)
-            .args(["--worker", host, "--prefix", prefix])
-            .arg("--system")
+            .args(["--be", host, "--prefix", prefix])
+            .arg("--place")
             .arg(system)
             .arg("--sockets")
             .arg(sockets)
@@ -80,8 +80,11 @@ impl Worker {
     }
 }
 
-/// Waits until one of them dies, and says which, and how.
+/// Waits until one of them dies, and says which, and how. Of none it waits for ever.
 pub(crate) async fn death(workers: &mut [Worker]) -> String {
+    if workers.is_empty() {
+        return std::future::pending().await;
+    }
     let deaths = workers.iter_mut().map(|worker| {
         Box::pin(async {
             let how = worker.child.wait().await.map_or_else(|e| e.to_string(), |status| status.to_string());
