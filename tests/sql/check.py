@@ -294,7 +294,101 @@ def is_interrupted_between_queries(system):
     sql.end(130)
 
 
+class Served:
+    """Workers that are started by themselves, as on machines of their own, in a system whose parts speak TLS."""
+
+    def __init__(self, system):
+        self.system = system
+        self.certs = pathlib.Path(system.topology).parent / "certs"
+        self.controller = (pathlib.Path(system.folder) / "zsr/tpch/controller-address").read_text().strip()
+        self.workers, self.addresses = {}, {}
+
+    def start(self, host, at="127.0.0.1:0"):
+        more = ["--certificate", str(self.certs / f"worker.{host}.pem"), "--controller", self.controller]
+        worker = self.system.start("sql", "--serve", host, "--listen", at, *more, stdout=subprocess.PIPE, text=True)
+        name, at = worker.stdout.readline().strip().split(": worker at ")
+        if name != host:
+            raise Failed(f"the worker of {host} is {name}")
+        self.workers[host], self.addresses[host] = worker, at
+
+    def arguments(self, certificate="operator", **other):
+        workers = [f"--worker={host}={at}" for host, at in (self.addresses | other).items()]
+        shown = ["--certificate", str(self.certs / f"{certificate}.pem")] if certificate else []
+        return ["sql", self.system.topology, "--controller", self.controller, *shown, *workers, "--format", "csv"]
+
+    def ask(self, query, code=0, **how):
+        return self.system.run(*self.arguments(**how), query, code=code)
+
+    def none_is_left(self):
+        """Waits until no flow is left but those that are kept: their programs are there."""
+        until = time.monotonic() + PATIENCE
+        while left := [flow for flow in self.system.json("flow", "list") if flow["state"] != "running"]:
+            if time.monotonic() > until:
+                raise Failed(f"left behind: {left}")
+
+    def end(self):
+        for worker in self.workers.values():
+            worker.terminate()
+            worker.communicate(timeout=PATIENCE)
+
+
+def served():
+    """Workers at addresses, with TLS."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "tpch.yaml"
+        path.write_text("tls: certs\n" + TOPOLOGY.read_text())
+        with System(ZSR, path, "--listen", "127.0.0.1:0") as system:
+            system.run("ca", str(path))
+            for host in ("h1", "h2"):
+                system.run("ca", str(path), "--name", host, "--role", "worker")
+            system.up()
+            served = Served(system)
+            try:
+                served.start("h1"), served.start("h2")
+                query = "select n_name, count(*) from customer join nation on c_nationkey = n_nationkey group by n_name order by 1"
+                rows = served.ask(query)
+                if len(rows.splitlines()) != 26:
+                    raise Failed(f"rows of served workers: {rows}")
+                # Programs at once.
+                programs = [system.start(*served.arguments(), query, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+                for program in programs:
+                    if program.communicate(timeout=PATIENCE)[0] != rows:
+                        raise Failed("one of several programs at once has other rows")
+                h1, h2 = (served.addresses[host] for host in ("h1", "h2"))
+                for how, words in (
+                    ({"certificate": "reader"}, "lacks the right `query`"),
+                    ({"certificate": None}, "certificate"),
+                    ({"h1": h2}, 'not valid for name "h1.worker.zsr.internal"'),
+                    ({"h2": "127.0.0.1:1"}, "the worker of host `h2`: Connection refused"),
+                ):
+                    if words not in (said := served.ask("select 1", code=1, **how)):
+                        raise Failed(f"{how}: {said}")
+                for how in ({"h9": h1}, {"h1": "nowhere"}):
+                    served.ask("select 1", code=2, **how)
+                # One that is killed in the middle of a query.
+                last = max(event["number"] for event in system.json("events"))
+                asking = system.start(*served.arguments(), LONG, stderr=subprocess.PIPE, text=True)
+                system.event(kind="program-attached", after=last)
+                served.workers["h2"].kill()
+                said = asking.communicate(timeout=PATIENCE)[1]
+                if asking.returncode != 1 or "host `h2`" not in said or said.count("error: ") != 1:
+                    raise Failed(f"a worker was killed: exit code {asking.returncode}, {said}")
+                if "host `h2`" not in served.ask(query, code=1):
+                    raise Failed("a worker that is gone is not named")
+                served.workers["h2"].communicate()
+                served.start("h2", h2)
+                if served.ask(query) != rows:
+                    raise Failed("a worker that came back has other rows")
+                served.none_is_left()
+            finally:
+                served.end()
+            nothing_is_left(system)
+            system.down()
+
+
 def main():
+    served()
+    print("workers at addresses, with TLS: nothing left")
     with System(ZSR, TOPOLOGY) as system:
         # It brings the system up by itself, and leaves none.
         if "| 5 " not in system.run("sql", str(TOPOLOGY), "select count(*) from region") or system.left():

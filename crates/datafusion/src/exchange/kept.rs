@@ -78,6 +78,15 @@ impl Kept {
         all.insert(flow, filling);
     }
 
+    /// Drops ends of flows that have gone or failed, so that nothing is left of them before the next query. Blocks.
+    pub(crate) fn sweep(&self) {
+        lock(&self.filling).retain(|_, kept| !kept.producer.has_lost_a_ring());
+        let mut left = Vec::new();
+        for kept in lock(&self.reading).values_mut() {
+            left.extend(kept.extract_if(.., |reading| !reading.is_sound()));
+        }
+    }
+
     /// Deletes all flows that are read here. Blocks.
     pub(crate) fn clear(&self) {
         let left = std::mem::take(&mut *lock(&self.reading));

@@ -42,6 +42,9 @@ use service::{Asked, Refusal, Service, cause};
 pub use flows::{left_behind, remove};
 pub use meeting::{Meeting, Unknown};
 
+/// How often it is looked for flows that have failed.
+const SWEEP: Duration = Duration::from_secs(1);
+
 /// A host has no worker that answers, or none that can be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the worker of host `{host}`: {why}")]
@@ -114,7 +117,7 @@ impl Exchange {
             UnixListener::bind(&path).map_err(|e| exec_datafusion_err!("{}: {e}", path.display()))?;
         let served = self.router(Server::builder(), worker);
         ready();
-        served.serve_with_incoming(UnixListenerStream::new(listener)).await.map_err(failed)
+        self.swept(served.serve_with_incoming(UnixListenerStream::new(listener))).await
     }
 
     /// Serves `worker` as this host's until the future is dropped, at an address: with TLS by the certificate of [`Meeting::Network`], or
@@ -132,7 +135,7 @@ impl Exchange {
         if let Some(certificate) = certificate {
             let identity = Identity::open(certificate).map_err(|e| DataFusionError::External(e.into()))?;
             let served = self.router(watched.layer(Guard), worker);
-            return served.serve_with_incoming(incoming(listener, identity)).await.map_err(failed);
+            return self.swept(served.serve_with_incoming(incoming(listener, identity))).await;
         }
         let at = listener.local_addr()?;
         if !at.ip().is_loopback() {
@@ -140,10 +143,24 @@ impl Exchange {
                 "{at}: other machines reach this address, so it takes a certificate"
             ));
         }
-        self.router(watched, worker)
-            .serve_with_incoming(TcpListenerStream::new(listener))
-            .await
-            .map_err(failed)
+        let served = self.router(watched, worker);
+        self.swept(served.serve_with_incoming(TcpListenerStream::new(listener))).await
+    }
+
+    /// Serves, and drops meanwhile what is left of flows that have failed.
+    async fn swept(&self, served: impl Future<Output = Result<(), tonic::transport::Error>>) -> Result<()> {
+        let sweeping = async {
+            loop {
+                tokio::time::sleep(SWEEP).await;
+                let inner = self.inner.clone();
+                // If it panics, the next one goes on.
+                let _ = tokio::task::spawn_blocking(move || inner.kept.sweep()).await;
+            }
+        };
+        tokio::select! {
+            served = served => served.map_err(|e| exec_datafusion_err!("serving a worker: {}", cause(&e))),
+            () = sweeping => Ok(()),
+        }
     }
 
     fn router<L: Clone>(&self, mut server: Server<L>, worker: Worker) -> Router<L> {
@@ -204,10 +221,6 @@ impl Exchange {
     pub fn forget(&self, host: &str) {
         self.inner.channels.lock().expect("no panic").retain(|url, _| host_of(url) != host);
     }
-}
-
-fn failed(e: tonic::transport::Error) -> DataFusionError {
-    exec_datafusion_err!("serving a worker: {}", cause(&e))
 }
 
 impl Inner {

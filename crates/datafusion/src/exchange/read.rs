@@ -120,7 +120,7 @@ async fn exchange(
     let Source { host: from, channel } = from;
     let why = |refusal| match refusal {
         Refusal::Said(why) => why,
-        Refusal::Gone(e) => format!("the worker of host `{from}` has gone: {e}"),
+        Refusal::Gone(e) => format!("its worker has gone: {e}"),
     };
     let kept = blocking({
         let (inner, from) = (inner.clone(), from.clone());

@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -97,12 +98,16 @@ async fn call(channel: BoxCloneSyncChannel, said: mpsc::Receiver<Said>) -> Resul
 }
 
 /// The innermost error, which says what has happened.
-pub(crate) fn cause(e: &dyn Error) -> String {
-    let mut inner = e;
+pub(crate) fn cause(e: &(dyn Error + 'static)) -> String {
+    let mut inner: &(dyn Error + 'static) = e;
     while let Some(source) = inner.source() {
         inner = source;
     }
-    inner.to_string()
+    match inner.downcast_ref::<io::Error>() {
+        // What TLS says of a process that was killed is long.
+        Some(e) if e.kind() == io::ErrorKind::UnexpectedEof => "it has closed the connection".to_owned(),
+        _ => inner.to_string(),
+    }
 }
 
 /// Answers what others ask.

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use clap::{Parser, ValueEnum};
+use datafusion::common::DataFusionError;
 use query::Queries;
 use serve::{Address, ServeArgs};
 use tables::OwnTable;
@@ -265,6 +266,15 @@ fn said(result: Result<(), String>) -> ExitCode {
             complain(format_args!("error: {why}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An error without what says of which kind it is.
+pub(crate) fn words(e: DataFusionError) -> String {
+    match e {
+        DataFusionError::Execution(why) => why,
+        DataFusionError::External(why) => why.to_string(),
+        e => e.strip_backtrace(),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::explain;
 use crate::serve;
 use crate::system::{Signals, System};
 use crate::workers::{Worker, death};
-use crate::{Args, Format, INTERRUPTED, complain};
+use crate::{Args, Format, INTERRUPTED, complain, words};
 
 /// How long parts of a query may take to end, which compute nothing any more.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -86,7 +86,11 @@ impl Queries {
         } else {
             let exchange = Exchange::new(contact, head, serve::FLOWS, args.serve.meeting(&args.addresses));
             for host in hosts {
-                exchange.greet(host, GREETING).await.map_err(|e| e.to_string())?;
+                let hint = match args.serve.certificate {
+                    Some(_) => "",
+                    None => "; if it was started with --certificate, give one here, too",
+                };
+                exchange.greet(host, GREETING).await.map_err(|e| format!("{e}{hint}"))?;
             }
             (exchange, None)
         };
@@ -217,15 +221,14 @@ enum Rows {
 }
 
 async fn rows(context: &SessionContext, text: &str, head: &str, hosts: &[String]) -> Result<Rows, String> {
-    let fail = |e: datafusion::error::DataFusionError| e.strip_backtrace();
-    let frame = context.sql(text).await.map_err(fail)?;
+    let frame = context.sql(text).await.map_err(words)?;
     if let LogicalPlan::Explain(explained) = frame.logical_plan() {
-        let plan = context.state().create_physical_plan(&explained.plan).await.map_err(fail)?;
+        let plan = context.state().create_physical_plan(&explained.plan).await.map_err(words)?;
         return Ok(Rows::Text(explain::text(&plan, head, hosts)));
     }
-    let plan = frame.create_physical_plan().await.map_err(fail)?;
+    let plan = frame.create_physical_plan().await.map_err(words)?;
     let schema = plan.schema();
-    let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.map_err(fail)?;
+    let batches = datafusion::physical_plan::collect(plan, context.task_ctx()).await.map_err(words)?;
     Ok(Rows::Batches(schema, batches))
 }
 

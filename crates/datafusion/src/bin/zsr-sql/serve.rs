@@ -12,6 +12,7 @@ use zsr::{Contact, Session};
 use zsr_datafusion::{Exchange, Meeting};
 
 use crate::system::Signals;
+use crate::words;
 
 /// What names of flows begin with whose programs are on several machines: no process of this machine is responsible for them.
 pub(crate) const FLOWS: &str = "sqlw";
@@ -69,11 +70,11 @@ impl ServeArgs {
         if let Some(failed) =
             tokio::select! { biased; served = &mut serving => Some(served), () = async {} => None }
         {
-            return failed.map_err(|e| e.strip_backtrace());
+            return failed.map_err(words);
         }
         let _ = writeln!(std::io::stdout(), "{host}: worker at {at}");
         tokio::select! {
-            served = &mut serving => served.map_err(|e| e.strip_backtrace()),
+            served = &mut serving => served.map_err(words),
             () = stop.wait() => {
                 exchange.clear().await;
                 Ok(())
