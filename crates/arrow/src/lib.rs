@@ -31,6 +31,7 @@ mod lend;
 mod message;
 mod outlet;
 mod partition;
+mod pieces;
 mod plan;
 mod receiver;
 mod rows;

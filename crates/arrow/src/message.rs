@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Batch,
     /// Nothing. The batches of this schema end here, and those of another may follow.
     End,
+    /// A piece of a row that no item can hold.
+    Piece,
     /// A whole stream without a header, its schema at its begin, behind zeros: what `push_arrow` of the Python package writes.
     Stream,
 }
@@ -75,6 +77,7 @@ pub(crate) fn read_header(record: &[u8]) -> Result<(Kind, u32, usize), String> {
         0 => Kind::Schema,
         1 => Kind::Batch,
         2 => Kind::End,
+        3 => Kind::Piece,
         other => return Err(format!("kind {other} of records is not known here")),
     };
     let begin = usize::from(u16::from_le_bytes([b0, b1]));

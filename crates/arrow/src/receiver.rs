@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::inlet::{Found, Inlet};
 use crate::lend::Shared;
 use crate::message::{Kind, first_len, read_header};
+use crate::pieces::Pieces;
 use crate::schema::Wire;
 use zsr_ring::segment::LENGTH_LEN;
 
@@ -31,7 +32,8 @@ pub enum Received {
 /// A record that was read.
 enum Read {
     Batch(RecordBatch),
-    Schema,
+    /// Nothing that is to be received.
+    Nothing,
     End,
 }
 
@@ -48,6 +50,7 @@ pub struct Receiver<I: Inlet = FlowConsumer> {
     known: Vec<(u32, Result<SchemaRef, SchemaRef>)>,
     /// What is left of an item.
     rest: Option<Item>,
+    pieces: Pieces,
     /// Whether the program has said what `schema` is.
     is_expected: bool,
     lend: Option<usize>,
@@ -85,6 +88,7 @@ impl<I: Inlet> Receiver<I> {
             schema: None,
             known: Vec::new(),
             rest: None,
+            pieces: Pieces::default(),
             is_expected: false,
             lend: None,
             copies: 0,
@@ -159,7 +163,7 @@ impl<I: Inlet> Receiver<I> {
             while let Some((record, lends)) = self.next_record()? {
                 match self.read(&record, lends)? {
                     Read::Batch(batch) => return Ok(Received::Batch(batch)),
-                    Read::Schema => {}
+                    Read::Nothing => {}
                     Read::End => return Ok(Received::End),
                 }
             }
@@ -224,16 +228,24 @@ impl<I: Inlet> Receiver<I> {
         Ok(Some((record, lends)))
     }
 
-    fn read(&mut self, record: &Buffer, lends: bool) -> Result<Read, Error> {
+    fn read(&mut self, record: &Buffer, mut lends: bool) -> Result<Read, Error> {
         let (kind, number, begin) = read_header(record).map_err(Error::Damaged)?;
         let mut messages = record.slice(begin);
         let number = match kind {
             Kind::Batch => number,
+            Kind::Piece => match self.pieces.add(&messages).map_err(Error::Damaged)? {
+                Some(whole) => {
+                    (messages, lends) = (whole, true);
+                    number
+                }
+                None => return Ok(Read::Nothing),
+            },
             Kind::Schema => {
                 self.learn(number, &messages)?;
-                return Ok(Read::Schema);
+                return Ok(Read::Nothing);
             }
             Kind::End => {
+                self.pieces.clear();
                 if !self.is_expected {
                     self.schema = None;
                     self.known.clear();

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::message::{FIRST, HEADER, Kind, Ready, write_header};
 use crate::outlet::Outlet;
 use crate::partition::{Scatter, hash_rows, target};
+use crate::pieces::{self, LONGEST, Numbers, PIECE};
 use crate::plan::{ALIGNMENT, plan};
 use crate::rows::Rows;
 use crate::schema::Wire;
@@ -27,7 +28,7 @@ fn fitting(rows: usize, ready: &Ready<'_>, room: usize) -> usize {
 /// The pushing side of a flow of record batches of one schema.
 ///
 /// A batch is divided by rows where an item can't hold it, and where an eighth of an item or more is left of one that has begun: each
-/// part is a batch of its own at the receiver, in order. What has begun an item is pushed when the next part does not fit it, by
+/// part is a batch of its own at the receiver, in order. A row that an item can't hold goes in pieces, which costs a copy at both ends. What has begun an item is pushed when the next part does not fit it, by
 /// [`flush`](Self::flush) and by [`close`](Self::close). In a load balance flow each part fills an item of its own, with the schema
 /// before it.
 pub struct Sender<O: Outlet = FlowProducer> {
@@ -38,6 +39,7 @@ pub struct Sender<O: Outlet = FlowProducer> {
     told: Vec<u32>,
     is_agreed: bool,
     scatter: Scatter,
+    numbers: Numbers,
 }
 
 impl Sender<FlowProducer> {
@@ -82,9 +84,15 @@ impl<O: Outlet> Sender<O> {
     /// [`Error::Type`], [`Error::SchemaTooLong`].
     pub fn over(out: O, schema: SchemaRef) -> Result<Self, Error> {
         let wire = Wire::of(&schema)?;
-        let sender =
-            Sender { out, schema, wire, told: Vec::new(), is_agreed: false, scatter: Scatter::default() };
-        Ok(sender)
+        Ok(Sender {
+            out,
+            schema,
+            wire,
+            told: Vec::new(),
+            is_agreed: false,
+            scatter: Scatter::default(),
+            numbers: Numbers::default(),
+        })
     }
 
     /// Sends no schema: receivers know it ([`Receiver::expect`](crate::Receiver::expect)), under the very names that fields have here.
@@ -256,6 +264,18 @@ impl<O: Outlet> Sender<O> {
             let mut part = step.min(rows.len() - done);
             let mut ready = Ready::new(plan(fields(), columns, &rows.part(done, part)));
             if ready.len > room {
+                if part <= 1 && !self.out.shares() && ready.len <= LONGEST {
+                    if !self.put_pieces(consumer, ring, &ready)? {
+                        return Ok(done);
+                    }
+                    done += part;
+                    if done == rows.len() {
+                        return Ok(done);
+                    }
+                    // Those behind it may be short.
+                    step = rows.len() - done;
+                    continue;
+                }
                 if part <= 1 {
                     let mut row = 0;
                     rows.part(done, part).each(|start, _| row = start);
@@ -316,6 +336,36 @@ impl<O: Outlet> Sender<O> {
                 continue;
             }
             self.out.publish(used)?;
+            return Ok(true);
+        }
+    }
+
+    /// Sends a row in pieces. Says whether it was sent, as [`put`](Self::put).
+    fn put_pieces(&mut self, consumer: usize, ring: Option<u32>, ready: &Ready<'_>) -> Result<bool, Error> {
+        let mut row = vec![0; ready.len];
+        ready.write(&mut row);
+        let most = self.out.max_record().saturating_sub(AROUND + PIECE).max(1);
+        'again: loop {
+            let first = self.out.ring(consumer);
+            if !self.is_agreed && first.is_some_and(|to| !self.told.contains(&to)) {
+                self.put_schema(consumer)?;
+            }
+            let (number, mut at) = (self.numbers.next(), 0);
+            while at < row.len() {
+                let len = most.min(row.len() - at);
+                let fill = |out: &mut [u8]| pieces::write(out, number, &row, at);
+                let used = self.write(consumer, Kind::Piece, PIECE + len, fill)?;
+                let to = self.out.reserved_ring();
+                if ring.is_some_and(|ring| to.is_some_and(|to| ring != to)) {
+                    return Ok(false);
+                }
+                // All pieces go to one ring.
+                if to.is_none() || to != first {
+                    continue 'again;
+                }
+                self.out.publish(used)?;
+                at += len;
+            }
             return Ok(true);
         }
     }

@@ -5,7 +5,7 @@ use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use zsr_arrow::{Error, Received, Receiver, RingReader, Rings, Sender, hash_rows};
+use zsr_arrow::{Error, Outlet, Received, Receiver, RingReader, Rings, Sender, hash_rows};
 
 /// Compares what comes with `sent`, row by row, and says how many batches came.
 fn expect(receiver: Receiver<RingReader>, sent: &RecordBatch) -> usize {
@@ -37,6 +37,20 @@ proptest! {
         sender.send(&sent).unwrap();
         sender.close().unwrap();
         expect(receivers.remove(0), &sent);
+    }
+
+    #[test]
+    fn rows_of_any_schema_come_in_pieces(
+        types in prop::collection::vec(types(), 1..4),
+        rows in 0usize..20,
+        seed: u64,
+    ) {
+        let sent = batch(&types, rows, seed);
+        let (writer, reader) = ring(512, 4096);
+        let mut sender = Sender::over(Rings::new(vec![writer]), sent.schema()).unwrap().agreed();
+        sender.send(&sent).unwrap();
+        sender.close().unwrap();
+        expect(Receiver::over(RingReader::new(reader)).expect(&sent.schema()).unwrap(), &sent);
     }
 
     #[test]
@@ -130,21 +144,87 @@ fn a_batch_without_rows_goes_behind_any_other() {
     }
 }
 
+fn texts(texts: Vec<String>) -> RecordBatch {
+    RecordBatch::try_from_iter([("t", std::sync::Arc::new(arrow_array::StringArray::from(texts)) as _)])
+        .unwrap()
+}
+
 #[test]
-fn a_row_that_no_item_can_hold_is_one_clear_error_and_others_go_on() {
-    let texts = |texts: Vec<String>| {
-        RecordBatch::try_from_iter([("t", std::sync::Arc::new(arrow_array::StringArray::from(texts)) as _)])
-            .unwrap()
-    };
+fn a_row_that_no_item_can_hold_comes_whole_among_others() {
+    let lengths = [1, 5000, 1, 90_000, 4032, 1, 1];
+    let sent = texts(lengths.map(|len| "x".repeat(len)).to_vec());
+    let (mut sender, mut receivers) = pair(&sent.schema(), 4096, 64, 2);
+    sender.send_to(&sent, 0).unwrap();
+    sender.send_rows(&sent, &[1; 7]).unwrap();
+    sender.close().unwrap();
+    for _ in 0..2 {
+        expect(receivers.remove(0), &sent);
+    }
+}
+
+/// A ring that several consumers take items out of.
+struct Shares(Rings);
+
+impl Outlet for Shares {
+    fn consumers(&self) -> usize {
+        self.0.consumers()
+    }
+
+    fn ring(&self, consumer: usize) -> Option<u32> {
+        self.0.ring(consumer)
+    }
+
+    fn max_record(&self) -> usize {
+        self.0.max_record()
+    }
+
+    fn left(&self, consumer: usize) -> usize {
+        self.0.left(consumer)
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    fn reserve(
+        &mut self,
+        consumer: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, Error> {
+        self.0.reserve(consumer, len, fill)
+    }
+
+    fn reserved_ring(&self) -> Option<u32> {
+        self.0.reserved_ring()
+    }
+
+    fn publish(&mut self, used: usize) -> Result<(), Error> {
+        self.0.publish(used)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.0.flush()
+    }
+
+    fn close(self) -> Result<(), Error> {
+        self.0.close()
+    }
+}
+
+/// In a load balance, pieces would go to several consumers.
+#[test]
+fn a_row_that_no_item_of_a_load_balance_can_hold_is_one_clear_error_and_others_go_on() {
     let (small, large) = (texts(vec!["a".into(); 3]), texts(vec!["b".into(), "x".repeat(5000)]));
-    let (mut sender, mut receivers) = pair(&small.schema(), 4096, 64, 1);
+    let (writer, reader) = ring(4096, 64);
+    let mut sender = Sender::over(Shares(Rings::new(vec![writer])), small.schema()).unwrap().agreed();
     let why = sender.send(&large.slice(1, 1)).unwrap_err();
     assert!(matches!(why, Error::RowTooLong { row: 0, room: 4032, .. }), "{why}");
     let why = sender.send_rows(&large.slice(1, 1), &[0]).unwrap_err().to_string();
     assert!(why.contains("row 0") && why.contains("4032 B") && why.contains("larger items"), "{why}");
     sender.send(&small).unwrap();
     sender.close().unwrap();
-    expect(receivers.remove(0), &small);
+    expect(Receiver::over(RingReader::new(reader)).expect(&small.schema()).unwrap(), &small);
 }
 
 #[test]
