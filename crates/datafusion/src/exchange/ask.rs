@@ -33,6 +33,9 @@ pub(crate) struct Ask {
     /// Of a greeting: who asks.
     #[prost(string, tag = "10")]
     version: String,
+    /// Whether the flow is there already. Else a second message says so.
+    #[prost(bool, tag = "11")]
+    pub(crate) is_made: bool,
 }
 
 /// What workers and who asks them have to have in common: plans are understood by the same version only.

@@ -45,11 +45,15 @@ pub(crate) async fn answer(
     }
     let _one = inner.running.one();
     let (made_tx, made) = oneshot::channel();
+    let mut made_tx = Some(made_tx);
+    let mut is_made = ask.is_made;
     let gone = async move {
-        if let Ok(Some(_)) = asks.message().await {
-            let _ = made_tx.send(());
-            // Nothing more is said.
-            while let Ok(Some(_)) = asks.message().await {}
+        loop {
+            if is_made && let Some(made) = made_tx.take() {
+                let _ = made.send(());
+            }
+            let Ok(Some(_)) = asks.message().await else { return };
+            is_made = true;
         }
     };
     fill(inner, worker, ask, made, gone).await

@@ -128,6 +128,8 @@ async fn exchange(
     });
     let kept = kept.await?;
     let name = kept.as_ref().map(|kept| kept.flow.name().to_owned());
+    let is_made = name.is_some();
+    ask.is_made = is_made;
     ask.flow = name.unwrap_or_else(|| new_name(&inner.prefix));
     let cancel = kept.as_ref().map_or_else(Cancel::new, |kept| kept.cancel.clone());
     // It begins its task, and asks others for their rows, while the flow is made.
@@ -149,7 +151,9 @@ async fn exchange(
     if made.await.is_err() {
         return popping.await.map(drop);
     }
-    asked.made();
+    if !is_made {
+        asked.made();
+    }
     let mut is_answered = false;
     let popped = tokio::select! {
         biased;
