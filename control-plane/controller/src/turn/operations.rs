@@ -11,6 +11,7 @@ use crate::turn::steps::rings_only_in;
 use crate::turn::transaction::{Leave, Removal};
 use crate::{Controller, Work};
 use std::collections::{BTreeSet, HashSet};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::instrument;
 use zsr_api::{
@@ -393,9 +394,16 @@ impl Controller {
         let names: Vec<String> = self.state().flows.keys().cloned().collect();
         // Without a session no flow can be deleted, and each would wait for one.
         let lost = matches!(self.reach(), Reach::Lost(_));
+        // All at once: flows that wait for their turn go together.
+        let mut going = JoinSet::new();
         for name in names.into_iter().filter(|_| !lost) {
-            match self.delete(&name, Go { force: true, only: None }, "").await {
-                Err(e) if e.kind != ErrorKind::NotFound => result = result.and(Err(e)),
+            let own = self.clone();
+            going.spawn(async move { own.delete(&name, Go { force: true, only: None }, "").await });
+        }
+        while let Some(gone) = going.join_next().await {
+            match gone {
+                Ok(Err(e)) if e.kind != ErrorKind::NotFound => result = result.and(Err(e)),
+                // A deletion that panics has said so.
                 _ => {}
             }
         }

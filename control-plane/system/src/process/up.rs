@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tonic::Code;
+use tonic::{Code, Response, Status};
 use zsr::{
     ClientError, Place, PlaceError, Session,
     lock::{Holder, Lock},
+    refused,
 };
 use zsr_api::controller as proto;
 use zsr_plan::from_topology::create_flow_request;
@@ -25,6 +26,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long creating a flow is tried while agents do not answer.
 const BUSY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
+/// How many flows are created at once: as many as the controller makes together.
+const AT_ONCE: usize = 64;
 
 /// The reason why a system did not come up. All processes that had been started are ended again.
 #[derive(Debug, thiserror::Error)]
@@ -171,31 +174,51 @@ impl Up<'_> {
         if !self.flows {
             return Ok(());
         }
-        for flow in &topology.flows {
-            let created = self.create(&session, flow);
-            created.map_err(|e| self.reason(place, e))?;
+        for flows in topology.flows.chunks(AT_ONCE) {
+            self.create(&session, flows).map_err(|e| self.reason(place, e))?;
         }
         Ok(())
     }
 
-    /// Creates a flow of the topology. On a machine with too much to do an agent may not answer in time: the controller
-    /// is asked again.
-    fn create(&self, session: &Session, flow: &Flow) -> Result<(), UpError> {
+    /// Creates flows of the topology, all at once: the controller makes them together. On a machine with too much to do an agent may not
+    /// answer in time: the controller is asked again for what it has not made.
+    fn create(&self, session: &Session, flows: &[Flow]) -> Result<(), UpError> {
         let begun = Instant::now();
-        loop {
+        let mut left: Vec<&Flow> = flows.iter().collect();
+        while let Some(first) = left.first() {
             self.go_on()?;
-            let request = create_flow_request(self.topology, flow);
-            let why = match session.change(|mut c| async move { c.create_flow(request).await }) {
-                Ok(_) => return Ok(()),
-                Err(e) => e,
-            };
-            let busy = matches!(why, ClientError::Refused { code: Code::Unavailable, .. });
-            if !busy || begun.elapsed() > BUSY {
-                return Err(UpError::Flow { flow: flow.name.clone(), reason: why.to_string() });
+            let requests: Vec<_> = left.iter().map(|flow| create_flow_request(self.topology, flow)).collect();
+            let made = session.change(|client| async move {
+                let calls = requests.into_iter().map(|request| {
+                    let mut client = client.clone();
+                    tokio::spawn(async move { client.create_flow(request).await.map(drop) })
+                });
+                let calls: Vec<_> = calls.collect();
+                let mut answers = Vec::with_capacity(calls.len());
+                for call in calls {
+                    answers.push(call.await.unwrap_or_else(|e| Err(Status::internal(e.to_string()))));
+                }
+                Ok(Response::new(answers))
+            });
+            let failed = |flow: &Flow, reason| UpError::Flow { flow: flow.name.clone(), reason };
+            let answers = made.map_err(|e| failed(first, e.to_string()))?;
+            let mut again = Vec::new();
+            for (flow, answer) in left.into_iter().zip(answers) {
+                let Err(why) = answer else { continue };
+                let why = refused(&why);
+                let busy = matches!(why, ClientError::Refused { code: Code::Unavailable, .. });
+                if !busy || begun.elapsed() > BUSY {
+                    return Err(failed(flow, why.to_string()));
+                }
+                (self.tell)(&format!("flow `{}`: {why}; trying again", flow.name));
+                again.push(flow);
             }
-            (self.tell)(&format!("flow `{}`: {why}; trying again", flow.name));
-            std::thread::sleep(PAUSE);
+            left = again;
+            if !left.is_empty() {
+                std::thread::sleep(PAUSE);
+            }
         }
+        Ok(())
     }
 
     fn go_on(&self) -> Result<(), UpError> {
