@@ -1,0 +1,35 @@
+//! `zsr-switch`: the software switch for P4 programs of the v1model architecture, started as bmv2's `simple_switch_grpc` is.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod run;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use args::Args;
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    for note in args.notes() {
+        say(format_args!("note: {note}"));
+    }
+    match run::run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(run::Error::Usage(why)) => {
+            say(format_args!("error: {why}"));
+            ExitCode::from(2)
+        }
+        Err(run::Error::Failed(why)) => {
+            say(format_args!("error: {why}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A line to standard error, which may be closed.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,183 @@
+//! The switch: its program, its ports, its server, until a signal.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use p4runtime_proto::Address;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use zsr_link::{AnyPort, Capture, LoopConfig, PacketPort, PcapSink, PortLoop, Waker};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
+use zsr_soft_switch::{FailedAssert, Program, Switch, SwitchConfig, SwitchNode, control_queue};
+use zsr_tls::Identity;
+
+use crate::args::{Args, Interface, OnAssert, Target};
+use crate::say;
+
+/// Bytes of an IP packet that each interface has to carry.
+const MTU: u32 = 68;
+
+/// How long controllers may take to let go when the switch ends.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why the switch does not run, or does not run any more.
+pub(crate) enum Error {
+    /// What was asked for can't be had.
+    Usage(String),
+    /// Something failed.
+    Failed(String),
+}
+
+fn usage(e: impl Display) -> Error {
+    Error::Usage(e.to_string())
+}
+
+fn failed(e: impl Display) -> Error {
+    Error::Failed(e.to_string())
+}
+
+/// Runs the switch until a signal.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let target = args.target();
+    let program = match &args.program {
+        Some(path) => load(path)?,
+        None => empty_program().map_err(failed)?,
+    };
+    let config = SwitchConfig {
+        cpu_port: target.cpu_port,
+        drop_port: target.drop_port,
+        priority_queues: target.priority_queues,
+        failed_assert: match args.assert {
+            OnAssert::Count => FailedAssert::Count,
+            OnAssert::Drop => FailedAssert::Drop,
+        },
+        ..SwitchConfig::default()
+    };
+    let waker = Waker::new().map_err(failed)?;
+    let wake = waker.clone();
+    let (handle, control) = control_queue(move || wake.wake());
+    let mut node = SwitchNode::new(Switch::new(&program, config), control);
+    node.on_failed_assert(|assert| say(format_args!("{assert}")));
+    let mut ports = PortLoop::new(node, &waker, LoopConfig::default()).map_err(failed)?;
+    let captures = open(&mut ports, args, &target)?;
+    ports.on_trouble(|port, trouble| match trouble {
+        Some(trouble) => say(format_args!("port {port}: {trouble}")),
+        None => say(format_args!("port {port}: it works again")),
+    });
+
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
+    let _inside = runtime.enter();
+    let mut signals = Signals::new().map_err(failed)?;
+    let (listener, address) = runtime.block_on(listen(&target))?;
+    let ports = ports.spawn("zsr-switch").map_err(failed)?;
+    let _ = writeln!(std::io::stdout(), "P4Runtime at {address}, device {}", args.device_id);
+    let (tell, told) = oneshot::channel();
+    let signal = async move {
+        signals.come().await;
+        let _ = tell.send(());
+    };
+    let served = runtime.block_on(async {
+        tokio::select! {
+            served = P4RuntimeServer::new(handle, args.device_id).serve(listener, signal) => served,
+            () = async {
+                let _ = told.await;
+                tokio::time::sleep(PATIENCE).await;
+            } => Ok(()),
+        }
+    });
+    let end = ports.stop();
+    if let Address::Unix(path) = &address {
+        let _ = std::fs::remove_file(path);
+    }
+    for capture in captures {
+        capture.finish().map_err(failed)?;
+    }
+    served.map_err(failed)?;
+    end.error.map_or(Ok(()), |e| Err(failed(e)))
+}
+
+fn load(path: &Path) -> Result<Program, Error> {
+    let text = std::fs::read_to_string(path).map_err(|e| usage(format_args!("{}: {e}", path.display())))?;
+    Program::from_json(&text).map_err(|e| usage(format_args!("{}: {e}", path.display())))
+}
+
+/// Opens all ports, and the files of their captures.
+fn open(ports: &mut PortLoop<SwitchNode>, args: &Args, target: &Target) -> Result<Vec<PcapSink>, Error> {
+    let (mut numbers, mut names, mut captures) = (HashSet::new(), HashSet::new(), Vec::new());
+    for Interface { port, name } in &args.interfaces {
+        if !numbers.insert(port) || !names.insert(name) {
+            return Err(usage(format_args!(
+                "-i {port}@{name}: a port has one interface, and an interface one port"
+            )));
+        }
+        for (special, option) in [(target.cpu_port, "--cpu-port"), (target.drop_port, "--drop-port")] {
+            if *port == special {
+                return Err(usage(format_args!(
+                    "-i {port}@{name}: the port is that of {option}: choose another one"
+                )));
+            }
+        }
+        let link = PacketPort::open(name, MTU).map_err(|e| usage(format_args!("-i {port}@{name}: {e}")))?;
+        let link: AnyPort = match &args.pcap {
+            Some(folder) => {
+                let path = folder.join(format!("{name}.pcap"));
+                let sink = PcapSink::create(&path).map_err(usage)?;
+                captures.push(sink.clone());
+                Box::new(Capture::new(link, sink))
+            }
+            None => Box::new(link),
+        };
+        ports.add_port(*port, link).map_err(failed)?;
+    }
+    Ok(captures)
+}
+
+async fn listen(target: &Target) -> Result<(Listener, Address), Error> {
+    match (&target.grpc_server_addr, &target.certificate) {
+        (Address::Tcp(at), certificate) => {
+            let identity = certificate.as_deref().map(Identity::open).transpose().map_err(usage)?;
+            let listener = bind(*at).await.map_err(usage)?;
+            let address = listener.local_addr().map_err(failed)?.into();
+            let listener = match identity {
+                Some(identity) => Listener::Tls(listener, identity),
+                None => listener.into(),
+            };
+            Ok((listener, address))
+        }
+        (Address::Unix(path), None) => {
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(usage(format_args!("another process listens at unix:{}", path.display())));
+            }
+            Ok((bind_unix(path).map_err(usage)?.into(), target.grpc_server_addr.clone()))
+        }
+        (Address::Unix(_), Some(_)) => Err(usage("--certificate: a UNIX socket has no TLS")),
+        (other, _) => Err(usage(format_args!("--grpc-server-addr {other}: nobody can listen there"))),
+    }
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for one.
+    async fn come(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
