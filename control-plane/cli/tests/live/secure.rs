@@ -169,7 +169,7 @@ fn everybody_gets_as_far_as_the_certificate_goes() {
     secured.may_not(
         "reader",
         &create("f"),
-        &["`reader` (role reader)", "lacks the right `change`", "operator has"],
+        &["`reader` (role reader)", "lacks the right `change`", "operator, worker has"],
     );
     assert_eq!(secured.may("reader", &["flow", "list", "--json"]), "");
     secured.may("operator", &create("f"));
@@ -240,7 +240,7 @@ fn rings_are_for_certificates_that_may_push_and_pop() {
     }
     // h1's agent listens at an address, h2's at a socket.
     for what in ["produce", "consume"] {
-        let role = ["`reader` (role reader)", "GetPass", "lacks the right `use`", "operator, program has"];
+        let role = ["`reader` (role reader)", "GetPass", "lacks the right `use`", "operator, program, worker has"];
         secured.may_not("reader", &[what, "f"], &role);
         secured.may_not("other", &[what, "f"], &["flow `f`"]);
         secured.may_not("agent.h1", &[what, "f"], &["(role agent)"]);
