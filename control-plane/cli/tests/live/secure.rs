@@ -240,7 +240,8 @@ fn rings_are_for_certificates_that_may_push_and_pop() {
     }
     // h1's agent listens at an address, h2's at a socket.
     for what in ["produce", "consume"] {
-        let role = ["`reader` (role reader)", "GetPass", "lacks the right `use`", "operator, program, worker has"];
+        let role =
+            ["`reader` (role reader)", "GetPass", "lacks the right `use`", "operator, program, worker has"];
         secured.may_not("reader", &[what, "f"], &role);
         secured.may_not("other", &[what, "f"], &["flow `f`"]);
         secured.may_not("agent.h1", &[what, "f"], &["(role agent)"]);
