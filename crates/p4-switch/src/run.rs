@@ -10,7 +10,7 @@ use p4runtime_proto::Address;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use zsr_link::{AnyPort, Capture, LoopConfig, PacketPort, PcapSink, PortLoop, Waker};
-use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_free_unix, empty_program};
 use zsr_soft_switch::{FailedAssert, Program, Switch, SwitchConfig, SwitchNode, control_queue};
 use zsr_tls::Identity;
 
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why the switch does not run, or does not run any more.
 pub(crate) enum Error {
-    /// What was asked for can't be had.
+    /// The command line asks for something that can't be had.
     Usage(String),
     /// Something failed.
     Failed(String),
@@ -149,10 +149,7 @@ async fn listen(target: &Target) -> Result<(Listener, Address), Error> {
             Ok((listener, address))
         }
         (Address::Unix(path), None) => {
-            if std::os::unix::net::UnixStream::connect(path).is_ok() {
-                return Err(usage(format_args!("another process listens at unix:{}", path.display())));
-            }
-            Ok((bind_unix(path).map_err(usage)?.into(), target.grpc_server_addr.clone()))
+            Ok((bind_free_unix(path).map_err(usage)?.into(), target.grpc_server_addr.clone()))
         }
         (Address::Unix(_), Some(_)) => Err(usage("--certificate: a UNIX socket has no TLS")),
         (other, _) => Err(usage(format_args!("--grpc-server-addr {other}: nobody can listen there"))),

@@ -104,6 +104,7 @@ fn what_is_wrong_is_one_line_and_exit_code_2() {
         let lines: Vec<&str> = why.lines().filter(|line| !line.starts_with("note: ")).collect();
         assert!(code == Some(2) && lines.len() == 1 && why.contains(words), "{line}: {code:?}: {why}");
     }
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), "{}", "a file at the socket's path was touched");
     for line in ["", "-i 1 x.json", "--no-p4 x.json", "--no-p4 --assert maybe"] {
         let (code, why) = ended(line);
         assert!(code == Some(2) && why.starts_with("error: "), "{line}: {code:?}: {why}");

@@ -3,8 +3,6 @@
 //!     cargo run --release --example p4runtime -- [ADDRESS [DEVICE]]
 
 use std::io::{BufRead, Write};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use p4runtime_proto::Address;
 use tokio::signal::unix::{SignalKind, signal};
-use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_unix, empty_program};
+use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_free_unix, empty_program};
 use zsr_soft_switch::{FailedAssert, Switch, SwitchConfig, control_queue};
 use zsr_wire::frame::{Frame, FramePool};
 
@@ -65,20 +63,6 @@ impl Drop for Socket<'_> {
     }
 }
 
-/// Makes sure that nobody else needs what is at `path`.
-fn check_free(path: &Path) -> Result<(), String> {
-    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    if !found.file_type().is_socket() {
-        return Err(format!("{} is no socket: choose another path, or remove it", path.display()));
-    }
-    match UnixStream::connect(path) {
-        Ok(_) => {
-            Err(format!("another process listens at unix:{}: end it, or choose another path", path.display()))
-        }
-        Err(_) => Ok(()),
-    }
-}
-
 fn main() -> std::process::ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => std::process::ExitCode::SUCCESS,
@@ -103,10 +87,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let _inside = runtime.enter();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let (listener, address, _socket): (Listener, Address, _) = match &arguments.address {
-        Address::Unix(path) => {
-            check_free(path)?;
-            (bind_unix(path)?.into(), arguments.address.clone(), Some(Socket(path)))
-        }
+        Address::Unix(path) => (bind_free_unix(path)?.into(), arguments.address.clone(), Some(Socket(path))),
         Address::Tcp(address) => {
             let listener = runtime.block_on(bind(*address))?;
             let address = listener.local_addr()?;

@@ -47,7 +47,7 @@ mod table_updates;
 mod target;
 mod updates;
 
-pub use server::{BindError, Listener, P4RuntimeServer, ServeError, bind, bind_unix};
+pub use server::{BindError, Listener, P4RuntimeServer, ServeError, bind, bind_free_unix, bind_unix};
 
 /// A program that drops every packet: what a switch runs before a controller has given it another.
 ///

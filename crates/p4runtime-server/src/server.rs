@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -81,6 +82,25 @@ pub fn bind_unix(path: &Path) -> Result<UnixListener, BindError> {
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
+}
+
+/// As [`bind_unix`], unless another process listens at `path`, or what is there is no socket.
+///
+/// # Errors
+/// With the path, and what to do.
+pub fn bind_free_unix(path: &Path) -> Result<UnixListener, BindError> {
+    let refused =
+        |kind, why| BindError { address: Address::Unix(path.to_owned()), source: io::Error::new(kind, why) };
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(refused(io::ErrorKind::AlreadyExists, "it is no socket: choose another path, or remove it"))
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => Err(refused(
+            io::ErrorKind::Other,
+            "another process listens there: end it, or choose another path",
+        )),
+        _ => bind_unix(path),
+    }
 }
 
 /// Where controllers come in.
