@@ -28,8 +28,8 @@ fn fitting(rows: usize, ready: &Ready<'_>, room: usize) -> usize {
 /// The pushing side of a flow of record batches of one schema.
 ///
 /// A batch is divided by rows where an item can't hold it, and where an eighth of an item or more is left of one that has begun: each
-/// part is a batch of its own at the receiver, in order. A row that an item can't hold goes in pieces, which costs a copy at both ends. What has begun an item is pushed when the next part does not fit it, by
-/// [`flush`](Self::flush) and by [`close`](Self::close). In a load balance flow each part fills an item of its own, with the schema
+/// part is a batch of its own at the receiver, in order. A row that an item can't hold goes in pieces, which costs a copy at both ends.
+/// What has begun an item is pushed when the next part does not fit it, by [`flush`](Self::flush) and by [`close`](Self::close). In a load balance flow each part fills an item of its own, with the schema
 /// before it.
 pub struct Sender<O: Outlet = FlowProducer> {
     out: O,
@@ -269,11 +269,11 @@ impl<O: Outlet> Sender<O> {
                         return Ok(done);
                     }
                     done += part;
-                    if done == rows.len() {
-                        return Ok(done);
-                    }
                     // Those behind it may be short.
                     step = rows.len() - done;
+                    if step == 0 {
+                        return Ok(done);
+                    }
                     continue;
                 }
                 if part <= 1 {
