@@ -68,8 +68,13 @@ impl Contact {
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<Channel, Box<dyn Error + Send + Sync>> {
         match self {
-            Contact::Place(_) | Contact::Address(_) => {
-                Ok(Endpoint::from_shared(self.uri())?.connect().await?)
+            Contact::Place(place) => {
+                let endpoint = Endpoint::from_shared(self.uri())?;
+                Ok(endpoint.connect_with_connector(zsr_cork::unix(place.controller())).await?)
+            }
+            Contact::Address(address) => {
+                let endpoint = Endpoint::from_shared(self.uri())?;
+                Ok(endpoint.connect_with_connector(zsr_cork::tcp(address.clone())).await?)
             }
             #[cfg(feature = "tls")]
             Contact::Secured { address, certificate } => {

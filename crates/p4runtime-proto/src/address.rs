@@ -45,8 +45,10 @@ impl Address {
         }
         let endpoint = settings(Endpoint::from_shared(self.uri())?);
         match self {
+            Address::Tls(_) => endpoint.connect().await,
             Address::Local(local) => endpoint.connect_with_connector(connector(local)).await,
-            Address::Tcp(_) | Address::Tls(_) | Address::Unix(_) => endpoint.connect().await,
+            Address::Tcp(at) => endpoint.connect_with_connector(zsr_cork::tcp(at.to_string())).await,
+            Address::Unix(path) => endpoint.connect_with_connector(zsr_cork::unix(path.clone())).await,
         }
     }
 
@@ -60,8 +62,10 @@ impl Address {
         }
         let endpoint = settings(Endpoint::from_shared(self.uri())?);
         Ok(match self {
+            Address::Tls(_) => endpoint.connect_lazy(),
             Address::Local(local) => endpoint.connect_with_connector_lazy(connector(local)),
-            Address::Tcp(_) | Address::Tls(_) | Address::Unix(_) => endpoint.connect_lazy(),
+            Address::Tcp(at) => endpoint.connect_with_connector_lazy(zsr_cork::tcp(at.to_string())),
+            Address::Unix(path) => endpoint.connect_with_connector_lazy(zsr_cork::unix(path.clone())),
         })
     }
 }

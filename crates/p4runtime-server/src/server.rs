@@ -20,6 +20,7 @@ use tonic::transport::server::TcpIncoming;
 use super::device::Device;
 use super::notifications::pump;
 use super::service::Service;
+use zsr_cork::{corked, corked_unix};
 use zsr_soft_switch::{SwitchHandle, SwitchStopped};
 use zsr_tls::{Guard, Identity};
 
@@ -198,13 +199,14 @@ impl P4RuntimeServer {
             Listener::Tcp(listener) => {
                 // Packets must not wait for each other.
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                router.serve_with_incoming_shutdown(incoming, ending).await
+                router.serve_with_incoming_shutdown(corked(incoming), ending).await
             }
             Listener::Tls(listener, identity) => {
                 router.serve_with_incoming_shutdown(zsr_tls::incoming(listener, identity), ending).await
             }
             Listener::Unix(listener) => {
-                router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), ending).await
+                let incoming = UnixListenerStream::new(listener);
+                router.serve_with_incoming_shutdown(corked_unix(incoming), ending).await
             }
             Listener::Local(listener) => router.serve_with_incoming_shutdown(listener, ending).await,
         };

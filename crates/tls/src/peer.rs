@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint, Error};
+use zsr_cork::Corked;
 
 use crate::held::Held;
 use crate::identity::Identity;
@@ -30,7 +31,7 @@ pub struct Peer {
     pub identity: Identity,
 }
 
-type Secured = Held<TlsStream<TcpStream>>;
+type Secured = Corked<Held<TlsStream<TcpStream>>>;
 type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<Secured>>> + Send>>;
 
 impl Peer {
@@ -83,7 +84,8 @@ impl Peer {
                 let first = tokio::time::timeout(ANSWER, stream.read_u8()).await;
                 let first = first.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).cloned();
-                Ok(TokioIo::new(Held::new(stream, certificate.as_ref(), own.identity).behind(first)))
+                let held = Held::new(stream, certificate.as_ref(), own.identity).behind(first);
+                Ok(TokioIo::new(Corked::new(held)))
             })
         })
     }

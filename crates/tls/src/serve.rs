@@ -14,6 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
+use zsr_cork::Corked;
 
 use crate::caller::Caller;
 use crate::held::Held;
@@ -30,7 +31,7 @@ const TELL: Duration = Duration::from_secs(1);
 /// A connection to a client with a certificate.
 #[derive(Debug)]
 pub struct Secured {
-    stream: Held<TlsStream<TcpStream>>,
+    stream: Corked<Held<TlsStream<TcpStream>>>,
     caller: Arc<Caller>,
 }
 
@@ -84,7 +85,7 @@ async fn shake(stream: TcpStream, identity: &Identity) -> io::Result<Secured> {
     let stream = TlsAcceptor::from(identity.server()).accept(stream).await?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     let certificate = certificate.cloned().ok_or(io::ErrorKind::PermissionDenied)?;
-    let stream = Held::new(stream, Some(&certificate), identity.clone());
+    let stream = Corked::new(Held::new(stream, Some(&certificate), identity.clone()));
     Ok(Secured { caller: Arc::new(Caller::of(&certificate)), stream })
 }
 

@@ -8,8 +8,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_stream::Stream;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
-use tonic::transport::server::Connected;
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::transport::server::{Connected, TcpIncoming};
 use tonic::{Request, Response, Status};
 
 use super::{Agent, AgentError, RingInfo, convert};
@@ -17,6 +17,7 @@ use zsr_api::{
     agent::event::Event as Told,
     agent::{self as proto, agent_server},
 };
+use zsr_cork::{corked, corked_unix};
 use zsr_tls::{Guard, Identity, Secured};
 
 /// Serving ended by an error of the network.
@@ -51,7 +52,9 @@ impl Agent {
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        self.serve_tcp_until(TcpListenerStream::new(listener), Box::pin(shutdown)).await
+        // Calls must not wait for each other.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        self.serve_tcp_until(incoming, Box::pin(shutdown)).await
     }
 
     /// As [`serve`](Self::serve), with TLS: only those with a certificate are listened to, as far as their rights go.
@@ -80,12 +83,8 @@ impl Agent {
     }
 
     // The servers, compiled once and here, whoever ends them.
-    async fn serve_tcp_until(
-        &self,
-        incoming: TcpListenerStream,
-        shutdown: Shutdown<'_>,
-    ) -> Result<(), ServeError> {
-        self.serve_incoming(incoming, shutdown).await
+    async fn serve_tcp_until(&self, incoming: TcpIncoming, shutdown: Shutdown<'_>) -> Result<(), ServeError> {
+        self.serve_incoming(corked(incoming), shutdown).await
     }
 
     async fn serve_tls_until(
@@ -101,7 +100,7 @@ impl Agent {
         incoming: UnixListenerStream,
         shutdown: Shutdown<'_>,
     ) -> Result<(), ServeError> {
-        self.serve_incoming(incoming, shutdown).await
+        self.serve_incoming(corked_unix(incoming), shutdown).await
     }
 
     /// As [`serve`](Self::serve), on connections that come from elsewhere.

@@ -9,13 +9,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{broadcast, mpsc};
 use tokio_stream::Stream;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream, UnixListenerStream};
-use tonic::transport::server::Connected;
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::transport::server::{Connected, TcpIncoming};
 use tonic::{Code, Extensions, Request, Response, Status};
 use zsr_api::{
     controller as proto,
     controller::controller_server::{Controller as Service, ControllerServer},
 };
+use zsr_cork::{corked, corked_unix};
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::messages;
 use zsr_tls::{Caller, Guard, Identity, check_flow, confined};
@@ -29,7 +30,7 @@ type Answer<T> = Result<Response<T>, Status>;
 /// # Errors
 /// The error of the transport.
 pub async fn serve(controller: Controller, listener: UnixListener) -> Result<(), tonic::transport::Error> {
-    serve_incoming(controller, UnixListenerStream::new(listener)).await
+    serve_incoming(controller, corked_unix(UnixListenerStream::new(listener))).await
 }
 
 /// As [`serve`], at an address, for programs on other machines. Any program that can reach the address can do
@@ -38,7 +39,8 @@ pub async fn serve(controller: Controller, listener: UnixListener) -> Result<(),
 /// # Errors
 /// The error of the transport.
 pub async fn serve_tcp(controller: Controller, listener: TcpListener) -> Result<(), tonic::transport::Error> {
-    serve_incoming(controller, TcpListenerStream::new(listener)).await
+    // Calls must not wait for each other.
+    serve_incoming(controller, corked(TcpIncoming::from(listener).with_nodelay(Some(true)))).await
 }
 
 /// As [`serve_tcp`], with TLS: the rights in a client's certificate say what the client may do.

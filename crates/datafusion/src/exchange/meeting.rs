@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use datafusion_distributed::grpc::BoxCloneSyncChannel;
-use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use url::Url;
 use zsr::Contact;
@@ -77,7 +75,7 @@ impl Meeting {
     /// The socket of the worker of `host`, if all are at sockets.
     pub(crate) fn socket(&self, host: &str) -> Option<PathBuf> {
         match self {
-            Meeting::Folder(folder) => Some(folder.join(format!("{host}.worker"))),
+            Meeting::Folder(folder) => Some(socket(folder, host)),
             Meeting::Network { .. } => None,
         }
     }
@@ -90,11 +88,7 @@ impl Meeting {
         let host = host_of(url);
         let channel = match self {
             Meeting::Folder(folder) => {
-                let path = folder.join(format!("{host}.worker"));
-                let connector = tower::service_fn(move |_| {
-                    let path = path.clone();
-                    async move { UnixStream::connect(path).await.map(TokioIo::new) }
-                });
+                let connector = zsr_cork::unix(socket(folder, host));
                 Endpoint::from_static("http://zsr").connect_with_connector(connector).await?
             }
             Meeting::Network { certificate, .. } => {
@@ -113,7 +107,12 @@ impl Meeting {
 }
 
 async fn open(address: &str) -> Result<Channel, tonic::transport::Error> {
-    watched(Endpoint::from_shared(format!("http://{address}"))?).connect().await
+    let endpoint = watched(Endpoint::from_shared(format!("http://{address}"))?);
+    endpoint.connect_with_connector(zsr_cork::tcp(address.to_owned())).await
+}
+
+fn socket(folder: &Path, host: &str) -> PathBuf {
+    folder.join(format!("{host}.worker"))
 }
 
 /// A connection notices that the other machine is cut off.

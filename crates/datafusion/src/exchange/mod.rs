@@ -25,11 +25,12 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion_distributed::grpc::BoxCloneSyncChannel;
 use datafusion_distributed::{ChannelResolver, Worker, WorkerChannel};
 use tokio::net::{TcpListener, UnixListener};
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
-use tonic::transport::server::Router;
+use tonic::transport::server::{Router, TcpIncoming};
 use url::Url;
 use zsr::Contact;
+use zsr_cork::{corked, corked_unix};
 use zsr_tls::{Guard, Identity, incoming};
 
 use ask::Ask;
@@ -117,7 +118,7 @@ impl Exchange {
             UnixListener::bind(&path).map_err(|e| exec_datafusion_err!("{}: {e}", path.display()))?;
         let served = self.router(Server::builder(), worker);
         ready();
-        self.swept(served.serve_with_incoming(UnixListenerStream::new(listener))).await
+        self.swept(served.serve_with_incoming(corked_unix(UnixListenerStream::new(listener)))).await
     }
 
     /// Serves `worker` as this host's until the future is dropped, at an address: with TLS by the certificate of [`Meeting::Network`], or
@@ -144,7 +145,8 @@ impl Exchange {
             ));
         }
         let served = self.router(watched, worker);
-        self.swept(served.serve_with_incoming(TcpListenerStream::new(listener))).await
+        self.swept(served.serve_with_incoming(corked(TcpIncoming::from(listener).with_nodelay(Some(true)))))
+            .await
     }
 
     /// Serves, and drops meanwhile what is left of flows that have failed.
