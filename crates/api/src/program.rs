@@ -11,6 +11,8 @@ pub const FAREWELL: u8 = 0;
 pub const BELL: u8 = 1;
 /// The program leaves an item begun.
 pub const BEGUN: u8 = 2;
+/// Most regions that a program registers at a ring.
+pub const MOST_REGISTERED: usize = 16;
 /// Longest message, bytes.
 pub const LONGEST_MESSAGE: usize = 64 << 10;
 

@@ -6,6 +6,7 @@ use zsr_ring::Cancel;
 use zsr_ring::segment::SegmentSetupError;
 
 use crate::error::ProgramError;
+use crate::layouts::Registered;
 use crate::session::{ClientError, Session};
 
 /// What a program says when it attaches.
@@ -17,6 +18,8 @@ pub struct Options {
     pub record_size: Option<u32>,
     /// What the program takes the flow's records for; `None`: whatever the flow says they are.
     pub schema: Option<Schema>,
+    /// Memory that a producer's [layouts](crate::layouts) name, at most 16 regions. Its rings have to be in memory of the kind `layouts`.
+    pub registered: Vec<Registered>,
     /// Ends blocking calls.
     pub cancel: Cancel,
 }

@@ -37,6 +37,8 @@ mod consumer;
 pub mod doorbell;
 mod error;
 mod held;
+#[cfg(not(feature = "loom"))]
+pub mod layout;
 pub mod memory;
 mod null_switch;
 mod producer;

@@ -346,7 +346,11 @@ impl Agent {
         let id = table.last_id + 1;
         // Differs from that of any ring made shortly before, of this name or another.
         let epoch = id as u16;
-        let memory = match self.0.memories.allocate(memory, spec.memory_len(), byte_order) {
+        if memory != memory.of_ring(role == Role::Producer) {
+            let message = format!("only producer rings are in memory of the kind `{memory}`");
+            return Err(AgentError::Argument { name, message });
+        }
+        let memory = match self.0.memories.for_ring(memory, spec) {
             Ok(memory) => memory,
             Err(MemoryRefusal::Host(source)) => {
                 return Err(AgentError::Memory { name, source: source.into() });

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,12 +16,12 @@ use super::{Agent, AgentError, EventKind, RingInfo, reachable};
 use zsr_api::{
     agent as proto,
     program::{
-        BEGUN, BELL, FAREWELL, VERSION, framed,
+        BEGUN, BELL, FAREWELL, MOST_REGISTERED, VERSION, framed,
         server::{greeting, hand_over},
     },
 };
 use zsr_ring::doorbell::Doorbell;
-use zsr_ring::memory::DevicePart;
+use zsr_ring::memory::{DevicePart, Memory, SharedMemory};
 use zsr_ring::{AttachError, ByteOrder, Lease, Left, Role};
 
 /// How long a program may take to say what it wants.
@@ -62,6 +63,14 @@ impl Agent {
                 continue;
             }
             info.ring.filled_bytes();
+            if let Some(layouts) = info.ring.memory().layouts() {
+                // Programs take rings under this lock, and register memory behind that.
+                let _table = self.lock();
+                if !info.ring.has_producer() && info.ring.snapshot().fill() == 0 {
+                    // No item names memory of a program that has left. Never fails, as nothing is added.
+                    let _ = layouts.register(Vec::new(), true);
+                }
+            }
             info.ring.begun().look(|| info.ring.snapshot().tail.counter);
         }
     }
@@ -80,10 +89,16 @@ impl Agent {
 
     /// Serves a connection, from its greeting to its end.
     async fn program(self, mut stream: UnixStream) {
-        let Ok(Ok(attach)) = tokio::time::timeout(GREETING, greeting(&mut stream)).await else { return };
+        let Ok(Ok((attach, files))) = tokio::time::timeout(GREETING, greeting(&mut stream)).await else {
+            return;
+        };
         let pid = stream.peer_cred().ok().and_then(|cred| cred.pid());
         let program = pid.map_or_else(|| "a program".to_owned(), |pid| format!("process {pid}"));
-        let (info, lease, file, mut bell) = match self.admit_when_free(&attach, &program).await {
+        let admitted = match regions(&attach, files) {
+            Ok(regions) => self.admit_when_free(&attach, regions, &program).await,
+            Err(refusal) => Err((refusal, false)),
+        };
+        let Admitted { info, lease, file, mut bell, layouts } = match admitted {
             Ok(admitted) => admitted,
             Err((refusal, needs_pass)) => {
                 let reply = proto::Attached { refusal, needs_pass, ..Default::default() };
@@ -110,6 +125,7 @@ impl Agent {
                 let what = info.ring.memory().describe();
                 proto::Window { offset, combining, what }
             }),
+            layouts,
             gpu: info.ring.memory().gpu().map(|gpu| proto::Gpu { uuid: gpu.uuid.into(), mapped: gpu.mapped }),
         };
         let handed_over = hand_over(&mut stream, &framed(&reply), &file).await.is_ok();
@@ -125,6 +141,7 @@ impl Agent {
     async fn admit_when_free(
         &self,
         attach: &proto::Attach,
+        mut regions: Vec<Arc<dyn Memory>>,
         program: &str,
     ) -> Result<Admitted, (String, bool)> {
         loop {
@@ -134,7 +151,7 @@ impl Agent {
                 return Err((no_pass(attach), true));
             }
             let leaving = self.ring(&attach.ring).ok().and_then(|info| self.0.holders.is_leaving(info.id));
-            match (self.admit(attach, program), leaving) {
+            match (self.admit(attach, &mut regions, program), leaving) {
                 // Ends with an error, since nothing is sent.
                 (Err(_), Some(mut leaving)) => drop(leaving.changed().await),
                 (done, _) => return done.map_err(|refusal| (refusal, false)),
@@ -143,7 +160,13 @@ impl Agent {
     }
 
     /// The ring, if the program may have it, and a descriptor of its memory.
-    fn admit(&self, attach: &proto::Attach, program: &str) -> Result<Admitted, String> {
+    /// `regions` are taken if it is.
+    fn admit(
+        &self,
+        attach: &proto::Attach,
+        regions: &mut Vec<Arc<dyn Memory>>,
+        program: &str,
+    ) -> Result<Admitted, String> {
         if attach.version != VERSION {
             return Err(format!(
                 "the program speaks version {} of the protocol, this agent {VERSION}: use programs and agents of one release",
@@ -164,6 +187,13 @@ impl Agent {
             ));
         }
         reachable(name, &info.ring).map_err(|e| e.to_string())?;
+        let layouts = info.ring.memory().layouts();
+        if layouts.is_none() && !regions.is_empty() {
+            return Err(format!(
+                "ring `{name}` has no layouts, so no memory can be registered there: its host or member takes `memory: layouts` in the \
+                 topology"
+            ));
+        }
         let file = info.ring.memory().file();
         let file =
             file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
@@ -171,7 +201,17 @@ impl Agent {
         let bell = self.bell_of(&info);
         let (info, lease) = self.lease(name, program).map_err(|e| self.refusal(&info, &e))?;
         self.0.passes.used(info.id, &attach.pass);
-        Ok((info, lease, file, bell))
+        let Some(layouts) = info.ring.memory().layouts() else {
+            return Ok(Admitted { info, lease, file, bell, layouts: None });
+        };
+        let drained = info.ring.snapshot().fill() == 0;
+        match layouts.register(std::mem::take(regions), drained) {
+            Ok(first) => Ok(Admitted { info, lease, file, bell, layouts: Some(first) }),
+            Err(why) => {
+                self.ended(&info, lease, true, program);
+                Err(format!("ring `{name}`: {why}"))
+            }
+        }
     }
 
     /// Why a program can't have the ring, and what to do.
@@ -225,8 +265,34 @@ impl Agent {
     }
 }
 
-/// The parts that a program gets: ring, lease, descriptor, and doorbell.
-type Admitted = (RingInfo, Lease, OwnedFd, Option<Box<dyn Doorbell>>);
+/// The parts that a program gets.
+struct Admitted {
+    info: RingInfo,
+    lease: Lease,
+    /// Of the ring's memory.
+    file: OwnedFd,
+    bell: Option<Box<dyn Doorbell>>,
+    /// The number of its first region, if the ring's items may be layouts.
+    layouts: Option<u32>,
+}
+
+/// The memory that a program registers.
+fn regions(attach: &proto::Attach, files: Vec<OwnedFd>) -> Result<Vec<Arc<dyn Memory>>, String> {
+    let (name, registered) = (&attach.ring, &attach.registered);
+    if registered.len() != files.len() {
+        return Err(format!(
+            "ring `{name}`: the program registers {} regions, and {} descriptors came: expected {MOST_REGISTERED} at most",
+            registered.len(),
+            files.len()
+        ));
+    }
+    let open = |(bytes, file): (&u64, OwnedFd)| {
+        let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+        let memory = SharedMemory::open(file, bytes, ByteOrder::NATIVE);
+        memory.map(|memory| Arc::new(memory) as Arc<dyn Memory>).map_err(|e| format!("ring `{name}`: {e}"))
+    };
+    registered.iter().zip(files).map(open).collect()
+}
 
 /// Why a program without leave of the controller can't have a ring, and what to do.
 fn no_pass(attach: &proto::Attach) -> String {

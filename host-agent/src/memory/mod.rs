@@ -1,6 +1,7 @@
 //! The makers of rings' memory: one [`MemoryBackend`] for each kind of memory that a topology can name.
 
 mod gpu;
+mod laid_out;
 mod pci;
 mod sim;
 
@@ -8,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use zsr_ring::ByteOrder;
 use zsr_ring::memory::{HostMemory, Memory, MemoryError, MemoryKind, SharedMemory};
+use zsr_ring::{ByteOrder, RingSpec};
 
 /// There is no such memory for a ring.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +69,7 @@ impl Memories {
     ) -> Result<Arc<dyn Memory>, MemoryRefusal> {
         let refused = |reason| MemoryRefusal::Device { kind, reason };
         match kind {
-            MemoryKind::Host => Ok(self.of_host(bytes, order)?),
+            MemoryKind::Host | MemoryKind::Layouts => Ok(self.of_host(bytes, order)?),
             MemoryKind::FpgaSim => {
                 // A verilated design is a process of its own.
                 let memory = Arc::new(SharedMemory::create(bytes, order)?);
@@ -76,6 +77,18 @@ impl Memories {
             }
             _ => self.backend(kind).and_then(|backend| backend.allocate(bytes, order)).map_err(refused),
         }
+    }
+
+    /// As [`allocate`](Self::allocate), for a ring of this shape.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub fn for_ring(&self, kind: MemoryKind, spec: RingSpec) -> Result<Arc<dyn Memory>, MemoryRefusal> {
+        let memory = self.allocate(kind, spec.memory_len(), spec.byte_order())?;
+        Ok(match kind {
+            MemoryKind::Layouts => Arc::new(laid_out::LaidOut::over(memory, spec.item_size())),
+            _ => memory,
+        })
     }
 
     fn of_host(&self, bytes: usize, order: ByteOrder) -> Result<Arc<dyn Memory>, MemoryError> {
@@ -98,7 +111,9 @@ impl Memories {
             MemoryKind::Pci(at) => pci::Bar::open(&self.devices, at)?,
             MemoryKind::GpuHost(number) => Arc::new(gpu::PinnedLater::open(&self.cuda, number, self.shared)?),
             MemoryKind::Gpu(number) => Arc::new(gpu::Own::open(&self.cuda, number)?),
-            MemoryKind::Host | MemoryKind::FpgaSim => return Err("it needs no device".to_owned()),
+            MemoryKind::Host | MemoryKind::Layouts | MemoryKind::FpgaSim => {
+                return Err("it needs no device".to_owned());
+            }
         };
         opened.insert(name, Arc::clone(&backend));
         Ok(backend)

@@ -13,6 +13,7 @@ mod ends;
 mod gpu;
 mod guide;
 mod kills;
+mod layouts;
 mod leaving;
 mod library;
 mod life;

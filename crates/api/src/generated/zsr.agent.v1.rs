@@ -2001,6 +2001,10 @@ pub struct Attach {
     /// Leave to attach, which the controller gives (GetPass). Empty: none.
     #[prost(bytes = "vec", tag = "4")]
     pub pass: ::prost::alloc::vec::Vec<u8>,
+    /// Memory that items of the ring name in layouts, bytes of each region. Its descriptors come with the message's first byte, in this order:
+    /// files in memory whose length is sealed. Producer rings in memory of the kind "layouts" only, 16 regions at most.
+    #[prost(uint64, repeated, tag = "5")]
+    pub registered: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Attached {
@@ -2033,6 +2037,9 @@ pub struct Attached {
     /// Beside a refusal: for want of a pass. The program gets one from the controller, and asks again.
     #[prost(bool, tag = "10")]
     pub needs_pass: bool,
+    /// Items may be layouts, which know the first of the registered regions by this number.
+    #[prost(uint32, optional, tag = "11")]
+    pub layouts: ::core::option::Option<u32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Gpu {

@@ -8,6 +8,7 @@
 
 mod delivered;
 mod follow;
+mod lay_out;
 mod put;
 mod rings;
 mod route;
@@ -30,6 +31,7 @@ use follow::Follower;
 use put::Until;
 
 pub use delivered::Held;
+pub use lay_out::Ticket;
 pub use put::{To, Wait};
 pub use route::KeyRoute;
 
@@ -45,6 +47,8 @@ struct Lane {
     consumer: String,
     /// Of all rings that this program has taken, which one it is.
     number: u32,
+    /// By which number layouts in the ring name the first of the registered regions, if there may be layouts.
+    layouts: Option<u32>,
     writer: SegmentWriter,
 }
 

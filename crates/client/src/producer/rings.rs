@@ -136,8 +136,10 @@ impl FlowProducer {
 
     pub(super) fn take(&mut self, ring: &proto::Ring, consumer: &str) -> Result<(), ProgramError> {
         let (socket, name, cancel) = (Path::new(&ring.programs), &ring.name, &self.options.cancel);
-        let attach = |pass: Option<&Pass>| pu::attach_producer_by(pass, socket, name, cancel.clone());
-        let producer = with_pass(|| self.patiently(|| self.session.pass(name)), attach)?;
+        let registered = &self.options.registered;
+        let attach =
+            |pass: Option<&Pass>| pu::attach_producer_with(pass, registered, socket, name, cancel.clone());
+        let (producer, layouts) = with_pass(|| self.patiently(|| self.session.pass(name)), attach)?;
         let number = self.attached;
         self.attached = self.attached.wrapping_add(1);
         if producer.is_aborted() {
@@ -149,7 +151,13 @@ impl FlowProducer {
             Some(size) => SegmentWriter::tuples(producer, config, size)?,
             None => SegmentWriter::records(producer, config)?,
         };
-        self.lanes.push(Lane { ring: ring.name.clone(), consumer: consumer.to_owned(), number, writer });
+        self.lanes.push(Lane {
+            ring: ring.name.clone(),
+            consumer: consumer.to_owned(),
+            number,
+            layouts,
+            writer,
+        });
         Ok(())
     }
 

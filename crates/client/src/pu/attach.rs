@@ -1,6 +1,6 @@
 //! Asks an agent for a ring's memory, and maps it.
 
-use std::io::{self, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -10,13 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, send, sendmsg,
+};
 
 use super::{Pass, PuError, lease};
+use crate::layouts::Registered;
 use crate::sigpipe;
 use zsr_api::{
     agent as proto,
-    program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, VERSION, framed},
+    program::{BEGUN, BELL, FAREWELL, LONGEST_MESSAGE, MOST_REGISTERED, VERSION, framed},
 };
 use zsr_cuda::{Gpu, GpuMemory};
 use zsr_ring::begun::Begun;
@@ -32,13 +36,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to answer a farewell, which only matters to whoever attaches next.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// The ring in this process's address space, whose memory holds the connection; and its doorbell, if it is to ring.
+/// A ring in this process's address space.
+pub(super) struct Joined {
+    /// Its memory holds the connection.
+    pub(super) ring: Arc<Ring>,
+    /// Its doorbell, if it is to ring.
+    pub(super) bell: Option<Bell>,
+    /// The number of the first registered region, if its items may be layouts.
+    pub(super) layouts: Option<u32>,
+}
+
+/// Takes a ring, and registers memory there.
 pub(super) fn join(
     socket: &Path,
     name: &str,
     role: Role,
     pass: Option<&Pass>,
-) -> Result<(Arc<Ring>, Option<Bell>), PuError> {
+    registered: &[Registered],
+) -> Result<Joined, PuError> {
     let lost = |source| PuError::Lost { socket: socket.to_owned(), source };
     let nonsense = |reason: &str| PuError::Protocol { socket: socket.to_owned(), reason: reason.to_owned() };
     let _quiet = sigpipe::block();
@@ -53,8 +68,15 @@ pub(super) fn join(
             Role::Producer | Role::Loopback => proto::Role::Producer.into(),
         },
         pass: pass.map_or(Vec::new(), |pass| pass.0.clone()),
+        registered: registered.iter().map(|memory| memory.len() as u64).collect(),
     };
-    stream.write_all(&framed(&attach)).map_err(lost)?;
+    if registered.len() > MOST_REGISTERED {
+        let many = registered.len();
+        return Err(PuError::Refused(format!(
+            "ring `{name}`: {many} regions of memory are too many to register: expected {MOST_REGISTERED} at most"
+        )));
+    }
+    greet(&stream, &framed(&attach), registered).map_err(lost)?;
     let (first, file) = first_byte(&stream).map_err(lost)?;
     let mut length = [first, 0, 0, 0];
     stream.read_exact(&mut length[1..]).map_err(lost)?;
@@ -98,7 +120,19 @@ pub(super) fn join(
         return Err(PuError::Gpu { ring: ring(), reason });
     }
     lease::watch(memory.number, &memory.agent, Arc::downgrade(&joined));
-    Ok((joined, bell))
+    Ok(Joined { ring: joined, bell, layouts: attached.layouts })
+}
+
+/// Sends the greeting, with descriptors of registered memory at its first byte.
+fn greet(mut stream: &UnixStream, bytes: &[u8], registered: &[Registered]) -> io::Result<()> {
+    let files: Vec<BorrowedFd<'_>> = registered.iter().filter_map(Registered::file).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_REGISTERED))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&files));
+    }
+    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+    stream.write_all(&bytes[sent..])
 }
 
 fn mapped(

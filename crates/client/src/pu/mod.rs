@@ -29,6 +29,7 @@ mod lease;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::layouts::Registered;
 use zsr_ring::memory::MemoryError;
 use zsr_ring::{AttachError, Cancel, Consumer, GeometryError, Producer, Ring, RingError, Role};
 
@@ -137,13 +138,28 @@ pub fn attach_producer_by(
     ring: &str,
     cancel: Cancel,
 ) -> Result<Producer, PuError> {
-    let (joined, bell) = attach::join(socket, ring, Role::Producer, pass)?;
+    attach_producer_with(pass, &[], socket, ring, cancel).map(|(producer, _)| producer)
+}
+
+/// As [`attach_producer_by`], with memory that items name in layouts. Says by which number layouts name the first region, if the ring's
+/// items may be layouts.
+///
+/// # Errors
+/// As [`attach_producer`]; [`PuError::Refused`]: the ring has no layouts.
+pub fn attach_producer_with(
+    pass: Option<&Pass>,
+    registered: &[Registered],
+    socket: &Path,
+    ring: &str,
+    cancel: Cancel,
+) -> Result<(Producer, Option<u32>), PuError> {
+    let joined = attach::join(socket, ring, Role::Producer, pass, registered)?;
     let fail = |source| PuError::Attach { ring: ring.to_owned(), source };
-    let mut producer = joined.attach_producer(cancel).map_err(fail)?;
-    if let Some(bell) = bell {
+    let mut producer = joined.ring.attach_producer(cancel).map_err(fail)?;
+    if let Some(bell) = joined.bell {
         producer.set_doorbell(Box::new(bell));
     }
-    Ok(producer)
+    Ok((producer, joined.layouts))
 }
 
 /// The popping handle of consumer ring `ring` of the agent that listens at `socket`. `cancel` ends its blocking calls.
@@ -164,8 +180,8 @@ pub fn attach_consumer_by(
     ring: &str,
     cancel: Cancel,
 ) -> Result<Consumer, PuError> {
-    let (joined, _) = attach::join(socket, ring, Role::Consumer, pass)?;
-    joined.attach_consumer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
+    let joined = attach::join(socket, ring, Role::Consumer, pass, &[])?;
+    joined.ring.attach_consumer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
 }
 
 /// Ring `ring` of the agent that listens at `socket`, for a unit that reads and writes its memory itself. It is this program's until the
@@ -182,5 +198,5 @@ pub fn hold(socket: &Path, ring: &str, role: Role) -> Result<Arc<Ring>, PuError>
 /// # Errors
 /// As [`attach_producer`].
 pub fn hold_by(pass: Option<&Pass>, socket: &Path, ring: &str, role: Role) -> Result<Arc<Ring>, PuError> {
-    Ok(attach::join(socket, ring, role, pass)?.0)
+    Ok(attach::join(socket, ring, role, pass, &[])?.ring)
 }

@@ -21,7 +21,7 @@ pub(super) async fn serve(shared: Arc<Shared>, listener: UnixListener) {
 
 /// One connection, from its greeting to its end.
 async fn program(shared: Arc<Shared>, mut stream: UnixStream) {
-    let Ok(attach) = greeting(&mut stream).await else { return };
+    let Ok((attach, _)) = greeting(&mut stream).await else { return };
     let (ring, lease, file) = match admit(&shared, &attach) {
         Ok(admitted) => admitted,
         Err(refusal) => {
@@ -61,6 +61,9 @@ fn admit(shared: &Shared, attach: &proto::Attach) -> Result<(Arc<Ring>, Lease, O
     let wanted = if attach.role() == proto::Role::Consumer { Role::Consumer } else { Role::Producer };
     if ring.role() != wanted {
         return Err(format!("ring `{name}`: a {wanted} handle cannot be attached to a {} ring", ring.role()));
+    }
+    if !attach.registered.is_empty() {
+        return Err(format!("ring `{name}` has no layouts: flows of zsr::testing move plain items only"));
     }
     let file = ring.memory().file().ok_or("it has no descriptor")?.try_clone_to_owned();
     let file = file.map_err(|e| format!("ring `{name}`: its descriptor: {e}"))?;

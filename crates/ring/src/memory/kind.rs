@@ -9,6 +9,8 @@ pub enum MemoryKind {
     /// `host`: memory of the host.
     #[default]
     Host,
+    /// `layouts`: memory of the host, whose items may be [layouts](crate::layout).
+    Layouts,
     /// `gpu:N`: memory of GPU number N.
     Gpu(u32),
     /// `gpu:N:host`: memory of the host that a program maps for GPU number N.
@@ -37,13 +39,20 @@ pub struct PciBar {
 }
 
 /// What a [`MemoryKind`] is written as.
-pub const MEMORY_HELP: &str = "host, gpu:N, gpu:N:host, fpga-sim, or pci:ADDRESS:BAR with :uc or :wc behind it or nothing (such as \
+pub const MEMORY_HELP: &str = "host, layouts, gpu:N, gpu:N:host, fpga-sim, or pci:ADDRESS:BAR with :uc or :wc behind it or nothing (such as \
      pci:0000:00:05.0:2)";
 
 /// Not a [`MemoryKind`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no kind of memory: expected {MEMORY_HELP}")]
 pub struct UnknownMemory(String);
+
+impl MemoryKind {
+    /// The memory of a ring at a host or member of this kind: only producers' items are layouts.
+    pub fn of_ring(self, is_producer: bool) -> Self {
+        if self == Self::Layouts && !is_producer { Self::Host } else { self }
+    }
+}
 
 impl FromStr for MemoryKind {
     type Err = UnknownMemory;
@@ -66,6 +75,7 @@ fn parse(text: &str) -> Option<MemoryKind> {
     }
     match text {
         "host" => Some(MemoryKind::Host),
+        "layouts" => Some(MemoryKind::Layouts),
         "fpga-sim" => Some(MemoryKind::FpgaSim),
         _ => None,
     }
@@ -109,6 +119,7 @@ impl fmt::Display for MemoryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host => f.write_str("host"),
+            Self::Layouts => f.write_str("layouts"),
             Self::Gpu(n) => write!(f, "gpu:{n}"),
             Self::GpuHost(n) => write!(f, "gpu:{n}:host"),
             Self::FpgaSim => f.write_str("fpga-sim"),
@@ -125,9 +136,15 @@ mod tests {
 
     #[test]
     fn kinds_are_written_as_they_are_read() {
-        for text in
-            ["host", "gpu:0", "gpu:7:host", "fpga-sim", "pci:0000:00:05.0:2", "pci:10000:e1:1f.7:5:wc"]
-        {
+        for text in [
+            "host",
+            "layouts",
+            "gpu:0",
+            "gpu:7:host",
+            "fpga-sim",
+            "pci:0000:00:05.0:2",
+            "pci:10000:e1:1f.7:5:wc",
+        ] {
             assert_eq!(text.parse::<MemoryKind>().expect(text).to_string(), text);
         }
         assert_eq!("pci:0000:00:05.0:2:uc".parse(), "pci:0000:00:05.0:2".parse::<MemoryKind>());

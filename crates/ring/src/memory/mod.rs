@@ -9,6 +9,7 @@ mod shared;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 pub use device::{DeviceMemory, DevicePart};
 #[cfg(not(feature = "loom"))]
@@ -76,6 +77,16 @@ pub trait Bus: Send + Sync {
     }
 }
 
+/// Follows layouts in a ring's items, for a NIC.
+pub trait Layouts: Send + Sync {
+    /// Registers memory of the program that takes the ring, and says by which number layouts name the first of it. What was
+    /// registered before is given up if `drained`: nothing in the ring names it.
+    ///
+    /// # Errors
+    /// Why a NIC can't read it.
+    fn register(&self, memory: Vec<Arc<dyn Memory>>, drained: bool) -> Result<u32, String>;
+}
+
 /// A GPU that has memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GpuPart {
@@ -128,6 +139,10 @@ pub unsafe trait Memory: Send + Sync + fmt::Debug + 'static {
     }
     /// Whose memory it is, if it is a GPU's own.
     fn gpu(&self) -> Option<GpuPart> {
+        None
+    }
+    /// What follows layouts in its items, if its items may be such.
+    fn layouts(&self) -> Option<&dyn Layouts> {
         None
     }
     /// Why the memory can't be reached any more, with the device and what to do.

@@ -6,6 +6,8 @@ const MAGIC: [u8; 4] = *b"ZSEG";
 const VERSION: u8 = 1;
 const CHECKSUM: u8 = 1 << 0;
 const TUPLES: u8 = 1 << 1;
+/// In a producer's ring: a [layout](crate::layout) stands in place of the records. No consumer sees it.
+pub(crate) const LAYOUT: u8 = 1 << 7;
 
 /// A segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +100,28 @@ impl Header {
         let used = payload.get(..self.used as usize).unwrap_or_default();
         let sum = if self.checksum { checksum(&header[..28], used) } else { 0 };
         header[28..32].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Writes the header of an item in which a layout is in place. Bytes and count are those that the NIC makes of it.
+    pub(super) fn write_laid(&self, item: &mut [u8]) {
+        Self { checksum: false, tuples: true, ..*self }.write(item);
+        item[5] |= LAYOUT;
+    }
+
+    /// Whether an item that begins with this word, least significant byte first, has a layout in place of records.
+    pub(crate) fn says_layout(word: u64) -> bool {
+        let [magic @ .., version, flags, _, _] = word.to_le_bytes();
+        magic == MAGIC && version == VERSION && flags & LAYOUT != 0
+    }
+
+    /// Who wrote the segment, and how many records it has, also where a layout is in place of them.
+    pub(super) fn pushed(item: &[u8]) -> Option<(u32, u32)> {
+        let header = item.first_chunk::<HEADER_LEN>()?;
+        let begin = u64::from(word(header, 0)) | u64::from(word(header, 4)) << 32;
+        match Self::says_layout(begin) {
+            true => Some((word(header, 8), word(header, 12))),
+            false => Self::parse(item).ok().map(|(header, _)| (header.producer, header.count)),
+        }
     }
 
     /// Reads the header of an item and checks what it says against the item, the checksum included.

@@ -41,6 +41,7 @@ mod packer;
 mod reader;
 mod writer;
 
+pub(crate) use header::LAYOUT;
 pub use header::{Header, SegmentFault};
 pub use packer::SegmentPacker;
 pub use reader::{Records, Segment, SegmentReadError, SegmentReader};

@@ -2,6 +2,8 @@
 
 use super::header::Header;
 use super::{HEADER_LEN, LENGTH_LEN};
+#[cfg(not(feature = "loom"))]
+use crate::layout::{Encoded, Layout, LayoutError, Regions, encode};
 use crate::{Producer, PushError};
 
 /// How segments are written.
@@ -79,6 +81,10 @@ pub enum SegmentPushError {
         /// What came, bytes.
         got: usize,
     },
+    /// A layout that makes no sense.
+    #[cfg(not(feature = "loom"))]
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
 }
 
 /// Puts records into segments and segments into a ring.
@@ -282,6 +288,32 @@ impl SegmentWriter {
         Ok(())
     }
 
+    /// Pushes the open segment, and a segment whose records lie where `layout` says in `regions`, if that needs no waiting. The
+    /// agent of the ring knows the first region by the number `first`. Says how many records it has.
+    ///
+    /// # Errors
+    /// As [`try_push`](Self::try_push), [`SegmentPushError::Layout`].
+    #[cfg(not(feature = "loom"))]
+    pub fn try_lay_out(
+        &mut self,
+        layout: &Layout,
+        regions: &Regions,
+        first: u32,
+    ) -> Result<u32, SegmentPushError> {
+        if self.tuple > 0 && layout.row_size() != u64::from(self.tuple) {
+            return Err(LayoutError::RowSize { expected: self.tuple, got: layout.row_size() }.into());
+        }
+        self.flush()?;
+        let mut slot = self.producer.reserve(1)?;
+        let Encoded { count, used } = encode(layout, regions, first, slot.bytes())?;
+        let (producer, sequence) = (self.config.producer, self.sequence);
+        Header { producer, sequence, count, used, tuples: true, checksum: false }.write_laid(slot.bytes());
+        slot.publish(1);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.records += u64::from(count);
+        Ok(count)
+    }
+
     /// Pushes the open segment and ends the stream.
     ///
     /// # Errors
@@ -309,10 +341,10 @@ impl SegmentWriter {
     /// How many records that were put in here have not been taken out of the ring: those of the open segment, and of the
     /// items that are still there.
     pub fn untaken(&self) -> u64 {
-        let headers = self.producer.untaken().filter_map(|item| Header::parse(item).ok());
+        let pushed = self.producer.untaken().filter_map(Header::pushed);
         // Others were there before.
-        let own = headers.filter(|(header, _)| header.producer == self.config.producer);
-        own.map(|(header, _)| u64::from(header.count)).sum::<u64>() + u64::from(self.count)
+        let own = pushed.filter(|(producer, _)| *producer == self.config.producer);
+        own.map(|(_, count)| u64::from(count)).sum::<u64>() + u64::from(self.count)
     }
 
     /// Gives up a ring that nobody takes anything out of any more. The open segment is not pushed. Says how many records are

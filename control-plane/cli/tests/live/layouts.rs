@@ -1,0 +1,189 @@
+//! Layouts: records leave from where a program keeps them.
+
+use zsr::layouts::{At, Column, Layout, Registered, Rows};
+use zsr::{FlowConsumer, FlowProducer, Options, Place, ProgramError, Schema, To, Wait};
+
+use super::system::System;
+
+const HOSTS: &str = "name: s
+hosts: [{name: h1, memory: layouts}, h2, {name: h3, memory: layouts}]
+flows: []
+";
+const ROWS: u64 = 4000;
+const ITEM: u32 = 16 << 10;
+
+fn create(system: &System, name: &str, from: &str, more: &[&str]) {
+    let flow = ["flow", "create", name, "-p", from, "-c", "b@h2", "c@h3", "--item-size", "16KiB"];
+    system.well(&[&flow, more].concat());
+}
+
+/// A table by columns: keys of 8 bytes, notes of 4.
+fn table() -> (Registered, [Column; 2]) {
+    let table = Registered::allocate(16 * ROWS as usize).expect("memory");
+    for row in 0..ROWS {
+        table.write(8 * row as usize, &row.to_le_bytes());
+        table.write((8 * ROWS + 4 * row) as usize, &note(row).to_le_bytes());
+    }
+    let column = |offset, width: u32| Column { at: At { region: 0, offset }, stride: width.into(), width };
+    (table, [column(0, 8), column(8 * ROWS, 4)])
+}
+
+fn note(row: u64) -> u32 {
+    (row as u32).wrapping_mul(2_654_435_761)
+}
+
+fn record(row: u64) -> Vec<u8> {
+    [&row.to_le_bytes()[..], &note(row).to_le_bytes()].concat()
+}
+
+/// All records that a consumer gets, until the end.
+fn all(consumer: &mut FlowConsumer) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    while let Some(batch) = consumer.pop().expect("popped") {
+        records.extend(batch.records().map(|record| record.expect("sound").to_vec()));
+    }
+    records
+}
+
+fn wait_for(mut is: impl FnMut() -> bool) {
+    while !is() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn rows_of_columns_go_to_two_consumers_and_memory_is_free_when_they_were_taken() {
+    let system = System::up(HOSTS);
+    create(&system, "f", "h1", &["--schema", "key:u64,note:u32"]);
+    let place = Place::at(system.root().join("s"));
+    let kinds = system.json(&["ring", "list"]);
+    let laid = |ring: &serde_json::Value| ring["memory"] == "layouts";
+    for ring in &kinds {
+        assert_eq!(laid(ring), ring["role"] == "producer", "{ring}");
+    }
+    let readers = ["b", "c"].map(|member| {
+        let options = Options { member: Some(member.into()), ..Options::default() };
+        let mut consumer = FlowConsumer::attach(&place, "f", &options).expect("a consumer");
+        std::thread::spawn(move || all(&mut consumer))
+    });
+    let (table, columns) = table();
+    let schema = Schema::parse("key:u64,note:u32").expect("a schema");
+    let options = Options { registered: vec![table.clone()], schema: Some(schema), ..Options::default() };
+    let mut producer = FlowProducer::attach(&place, "f", &options).expect("a producer");
+    // Rows lie in items of at most 1,362 records; consumers get every other row. Pushed rows come between, in order.
+    let mut expected = [Vec::new(), Vec::new()];
+    let mut tickets = Vec::new();
+    for part in 0..4 {
+        for (consumer, expected) in expected.iter_mut().enumerate() {
+            let start = part * ROWS / 4 + consumer as u64;
+            let rows = Rows::Every { start, period: 2, frequency: 1, count: ROWS as u32 / 8 };
+            let ticket = producer.lay_out(&Layout::new(rows, columns), To::Consumer(consumer), Wait::Forever);
+            tickets.push(ticket.expect("laid out").expect("as long as it takes"));
+            expected.extend((0..ROWS / 8).map(|n| record(start + 2 * n)));
+            let pushed = record(1_000_000 + part);
+            assert!(producer.push_to(&pushed, To::Consumer(consumer), Wait::Forever).expect("pushed"));
+            expected.push(pushed);
+        }
+    }
+    assert_eq!(producer.counts().records(), ROWS + 8);
+    producer.flush().expect("flushed");
+    for ticket in &tickets {
+        wait_for(|| producer.was_taken(ticket).expect("a sound ring"));
+    }
+    // The program's memory is its own again.
+    table.write(0, &[0xff; 16 * ROWS as usize]);
+    producer.close().expect("closed");
+    for (reader, expected) in readers.into_iter().zip(expected) {
+        assert!(reader.join().expect("read") == expected);
+    }
+    system.down();
+}
+
+#[test]
+fn chosen_and_listed_rows_come_and_the_next_program_has_memory_of_its_own() {
+    let system = System::up(HOSTS);
+    create(&system, "f", "h3", &["--kind", "replicate"]);
+    let place = Place::at(system.root().join("s"));
+    let mut consumers = ["b", "c"].map(|member| {
+        let options = Options { member: Some(member.into()), ..Options::default() };
+        FlowConsumer::attach(&place, "f", &options).expect("a consumer")
+    });
+    // Nobody pops until both programs have gone, so that items of the first one lie in rings behind it.
+    for program in 0..2_u64 {
+        let (table, columns) = table();
+        let numbers = Registered::allocate(4096).expect("memory");
+        for (n, row) in [3999 - program, 7, 7, 0].into_iter().enumerate() {
+            numbers.write(8 * n, &row.to_le_bytes());
+        }
+        numbers.write(1000, &[0b1000_0001, 0, 0b10]);
+        let options = Options { registered: vec![numbers, table], ..Options::default() };
+        let mut producer = FlowProducer::attach(&place, "f", &options).expect("a producer");
+        let columns = columns.map(|c| Column { at: At { region: 1, ..c.at }, ..c });
+        let at = |offset| At { region: 0, offset };
+        let listed = Rows::Listed { at: at(0), width: 8, count: 4 };
+        let chosen = Rows::Chosen { start: 100 * program, at: at(1000), bits: 18 };
+        for rows in [listed, chosen] {
+            producer.lay_out(&Layout::new(rows, columns), To::Key, Wait::Forever).expect("laid out");
+        }
+        if program == 0 { producer.leave().expect("left") } else { producer.close().expect("closed") }
+    }
+    let expected: Vec<_> =
+        [3999, 7, 7, 0, 0, 7, 17, 3998, 7, 7, 0, 100, 107, 117].into_iter().map(record).collect();
+    for consumer in &mut consumers {
+        assert_eq!(all(consumer), expected);
+    }
+    system.down();
+}
+
+#[test]
+fn what_leaves_registered_memory_fails_the_flow_and_nothing_of_it_comes() {
+    let system = System::up(HOSTS);
+    create(&system, "f", "h1", &["--policy", "abort"]);
+    create(&system, "plain", "h2", &[]);
+    let mut events = system.events();
+    let place = Place::at(system.root().join("s"));
+    let (table, columns) = table();
+    let options = Options { registered: vec![table.clone()], ..Options::default() };
+    let refused = FlowProducer::attach(&place, "plain", &options).map(drop).expect_err("it has no layouts");
+    assert!(refused.to_string().contains("`memory: layouts` in the topology"), "{refused}");
+    let mut plain = FlowProducer::attach(&place, "plain", &Options::default()).expect("a producer");
+    let layout = Layout::new(Rows::all(0, 1), columns);
+    let refused = plain.lay_out(&layout, To::Consumer(0), Wait::No).expect_err("it has no layouts");
+    assert!(refused.to_string().contains("`memory: layouts` in the topology"), "{refused}");
+    let many = Options { registered: vec![table.clone(); 17], ..Options::default() };
+    let refused = FlowProducer::attach(&place, "f", &many).map(drop).expect_err("too many");
+    assert!(refused.to_string().contains("17 regions"), "{refused}");
+
+    let mut consumer = FlowConsumer::attach(&place, "f", &Options::default()).expect("a consumer");
+    let mut producer = FlowProducer::attach(&place, "f", &options).expect("a producer");
+    let outside = Layout::new(Rows::all(ROWS, 1), [Column { width: 4, ..columns[1] }; 1]);
+    producer.lay_out(&outside, To::Consumer(0), Wait::No).expect("in the region, behind the table");
+    let outside = Layout::new(Rows::all(2 * ROWS, 1), columns);
+    let refused = producer.lay_out(&outside, To::Consumer(0), Wait::No).expect_err("it is outside");
+    assert!(refused.to_string().contains("row 8000 of column 0"), "{refused}");
+    let long = Layout::new(Rows::all(0, ROWS as u32), columns);
+    let refused = producer.lay_out(&long, To::Consumer(0), Wait::No).expect_err("it is too long");
+    assert!(refused.to_string().contains(&format!("which takes {} B", ITEM - 32)), "{refused}");
+    let refused = producer.lay_out(&layout, To::Key, Wait::No).expect_err("two consumers");
+    assert!(refused.to_string().contains("choose one of 2, from 0"), "{refused}");
+    // A number in a list is looked at when it is followed.
+    table.write(0, &u64::MAX.to_le_bytes());
+    let listed = Rows::Listed { at: At { region: 0, offset: 0 }, width: 8, count: 1 };
+    producer.lay_out(&Layout::new(listed, columns), To::Consumer(0), Wait::No).expect("not looked at");
+    let failed = events.next("flow-failed");
+    let text = failed["text"].as_str().expect("text");
+    assert!(text.contains("the item at byte 16384 of the ring can't be read"), "{text}");
+    assert!(text.contains("number 0 of its list, which is not in registered memory"), "{text}");
+    let failed = loop {
+        match consumer.pop() {
+            // Of the item before, if its consumer heard of that first.
+            Ok(batch) => {
+                let batch = batch.expect("no end");
+                assert!(batch.records().map(|record| record.expect("sound")).eq([[0; 4]]));
+            }
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(failed, ProgramError::Failed { .. }), "{failed}");
+    system.down();
+}

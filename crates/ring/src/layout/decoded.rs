@@ -1,0 +1,333 @@
+//! A NIC's view of an item: its bytes, gathered from where the layout says.
+
+use std::ptr::NonNull;
+
+use super::{At, Column, FIXED, MOST_COLUMNS, PER_COLUMN, Regions};
+use crate::segment::{HEADER_LEN, Header, LAYOUT};
+
+/// A layout that a NIC does not follow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutFault {
+    /// No sound description.
+    #[error("its layout makes no sense: {0}")]
+    Nonsense(&'static str),
+    /// It names memory that there is not.
+    #[error("its layout names {0}, which is not in registered memory")]
+    Outside(String),
+    /// The bitmap has changed since the item was pushed.
+    #[error(
+        "its bitmap chooses {found} rows, and chose {pushed} when it was pushed: it was changed too early"
+    )]
+    Changed {
+        /// Rows now.
+        found: u32,
+        /// Rows when the item was pushed.
+        pushed: u32,
+    },
+}
+
+/// An item with a layout, checked. It holds as long as the regions do.
+#[derive(Debug)]
+pub struct Laid {
+    header: [u8; HEADER_LEN],
+    count: u32,
+    row_size: usize,
+    rows: RowNumbers,
+    columns: Vec<Placed>,
+}
+
+/// A column whose memory was looked up.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    base: NonNull<u8>,
+    stride: usize,
+    width: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RowNumbers {
+    Every {
+        start: u64,
+        period: u64,
+        frequency: u64,
+    },
+    Chosen {
+        start: u64,
+        bits: NonNull<u8>,
+        len: u32,
+    },
+    /// Numbers from `limit` on are outside of some column.
+    Listed {
+        list: NonNull<u8>,
+        width: usize,
+        limit: u64,
+    },
+}
+
+impl Laid {
+    /// The layout of an item, whose bytes are read by `word`, eight at a time, each once: the number of the word says which.
+    /// `None`: the item is plain.
+    ///
+    /// # Errors
+    /// [`LayoutFault`].
+    pub fn of(
+        item_size: usize,
+        mut word: impl FnMut(usize) -> u64,
+        regions: &Regions,
+    ) -> Result<Option<Self>, LayoutFault> {
+        let first = word(0);
+        if item_size < HEADER_LEN || !Header::says_layout(first) {
+            return Ok(None);
+        }
+        let mut header = [0; HEADER_LEN];
+        header[..8].copy_from_slice(&first.to_le_bytes());
+        for n in 1..HEADER_LEN / 8 {
+            header[8 * n..][..8].copy_from_slice(&word(n).to_le_bytes());
+        }
+        header[5] &= !LAYOUT;
+        let mut next = {
+            let mut at = HEADER_LEN / 8;
+            move || {
+                at += 1;
+                if at * 8 <= item_size { word(at - 1) } else { 0 }
+            }
+        };
+        let fixed: [u64; FIXED] = std::array::from_fn(|_| next());
+        let (kind, columns) = (fixed[0] & 0xff, (fixed[0] >> 8 & 0xff) as usize);
+        let width = (fixed[0] >> 16) as usize;
+        let [_, count, start, period, frequency, region, offset] = fixed;
+        let Ok(count) = u32::try_from(count) else { return Err(LayoutFault::Nonsense("the number of rows")) };
+        if columns == 0 || HEADER_LEN + 8 * (FIXED + PER_COLUMN * columns) > item_size {
+            return Err(LayoutFault::Nonsense("the number of columns"));
+        }
+        debug_assert!(columns <= MOST_COLUMNS);
+        let described = (0..columns).map(|_| {
+            let [offset, stride, both] = std::array::from_fn(|_| next());
+            Column { at: At { region: both as u32, offset }, stride, width: (both >> 32) as u32 }
+        });
+        let described: Vec<Column> = described.collect();
+        let row_size: u64 = described.iter().map(|column| u64::from(column.width)).sum();
+        let room = (item_size - HEADER_LEN) as u64;
+        let claimed = u32::from_le_bytes([header[24], header[25], header[26], header[27]]);
+        if row_size == 0 || row_size > room || row_size * u64::from(count) != u64::from(claimed) {
+            return Err(LayoutFault::Nonsense("the number of bytes"));
+        }
+        if u64::from(claimed) > room || count == 0 {
+            return Err(LayoutFault::Nonsense("more rows than an item takes"));
+        }
+        let source = At { region: region as u32, offset };
+        let (rows, last) = match kind {
+            1 if frequency > 0 && frequency <= period => {
+                let last = u128::from(count - 1);
+                let (p, f) = (u128::from(period), u128::from(frequency));
+                let last = u128::from(start) + last / f * p + last % f;
+                (RowNumbers::Every { start, period, frequency }, last)
+            }
+            2 => {
+                let Ok(len) = u32::try_from(period) else {
+                    return Err(LayoutFault::Nonsense("the length of the bitmap"));
+                };
+                let bits = place(regions, source, 0, 1, u64::from(len).div_ceil(8))
+                    .ok_or_else(|| LayoutFault::Outside("its bitmap".to_owned()))?;
+                let last = u128::from(start) + u128::from(len.max(1) - 1);
+                (RowNumbers::Chosen { start, bits, len }, last)
+            }
+            3 if width == 4 || width == 8 => {
+                let list = place(regions, source, 0, 1, width as u64 * u64::from(count))
+                    .ok_or_else(|| LayoutFault::Outside("its list of rows".to_owned()))?;
+                (RowNumbers::Listed { list, width, limit: u64::MAX }, 0)
+            }
+            _ => return Err(LayoutFault::Nonsense("the kind of rows")),
+        };
+        let mut laid = Self { header, count, row_size: row_size as usize, rows, columns: Vec::new() };
+        for (number, column) in described.iter().enumerate() {
+            let base = place(regions, column.at, last, column.stride, column.width.into())
+                .ok_or_else(|| LayoutFault::Outside(format!("column {number}")))?;
+            let placed = Placed { base, stride: column.stride as usize, width: column.width as usize };
+            laid.columns.push(placed);
+            if let RowNumbers::Listed { limit, .. } = &mut laid.rows
+                && let Some(memory) = regions.get(column.at.region as usize)
+            {
+                // Row 0 fits, as was checked above.
+                let behind = memory.len() as u64 - column.at.offset - u64::from(column.width);
+                *limit = (*limit).min(behind.checked_div(column.stride).map_or(u64::MAX, |most| most + 1));
+            }
+        }
+        if let RowNumbers::Chosen { bits, len, .. } = laid.rows {
+            let found = Bits { bits, len }.count();
+            if found != count {
+                return Err(LayoutFault::Changed { found, pushed: count });
+            }
+        }
+        Ok(Some(laid))
+    }
+
+    /// Puts the item's bytes from `from` on into `out`: header, records, and zeros behind them.
+    ///
+    /// # Errors
+    /// [`LayoutFault`]: a number in a list, or a bitmap, that has changed.
+    pub fn read(&self, from: usize, mut out: &mut [u8]) -> Result<(), LayoutFault> {
+        if let Some(header) = self.header.get(from..) {
+            let (to, rest) = out.split_at_mut(header.len().min(out.len()));
+            to.copy_from_slice(&header[..to.len()]);
+            out = rest;
+        }
+        let skip = from.saturating_sub(HEADER_LEN);
+        let records = (self.row_size * self.count as usize).saturating_sub(skip);
+        let (records, behind) = out.split_at_mut(records.min(out.len()));
+        behind.fill(0);
+        if records.is_empty() {
+            return Ok(());
+        }
+        let (first, within) = (skip / self.row_size, skip % self.row_size);
+        let rows = (within + records.len()).div_ceil(self.row_size);
+        let mut gather =
+            Gather { columns: &self.columns, row_size: self.row_size, skip: within, out: records };
+        match self.rows {
+            RowNumbers::Every { start, period, frequency } => {
+                let (mut group, mut member) = (first as u64 / frequency, first as u64 % frequency);
+                for _ in 0..rows {
+                    gather.row((start + group * period + member) as usize);
+                    member += 1;
+                    if member == frequency {
+                        (group, member) = (group + 1, 0);
+                    }
+                }
+            }
+            RowNumbers::Chosen { start, bits, len } => {
+                let mut left = rows;
+                Bits { bits, len }.each_from(first as u32, |bit| {
+                    gather.row((start + u64::from(bit)) as usize);
+                    left -= 1;
+                    left > 0
+                });
+                if left > 0 {
+                    return Err(LayoutFault::Changed { found: self.count - left as u32, pushed: self.count });
+                }
+            }
+            RowNumbers::Listed { list, width, limit } => {
+                for n in first..first + rows {
+                    // SAFETY: the list has `count` numbers in its region, and the rows asked for are among them.
+                    let row = unsafe {
+                        let at = list.as_ptr().add(n * width);
+                        match width {
+                            4 => u64::from(at.cast::<u32>().read_unaligned()),
+                            _ => at.cast::<u64>().read_unaligned(),
+                        }
+                    };
+                    if row >= limit {
+                        return Err(LayoutFault::Outside(format!("row {row}, number {n} of its list")));
+                    }
+                    gather.row(row as usize);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies rows, one behind the other.
+struct Gather<'g> {
+    columns: &'g [Placed],
+    row_size: usize,
+    /// Bytes of the first row that are not wanted.
+    skip: usize,
+    /// What is still to be filled.
+    out: &'g mut [u8],
+}
+
+impl Gather<'_> {
+    /// A row whose number was checked.
+    #[inline]
+    fn row(&mut self, number: usize) {
+        if self.skip > 0 || self.out.len() < self.row_size {
+            return self.part_of_row(number);
+        }
+        let (to, rest) = std::mem::take(&mut self.out).split_at_mut(self.row_size);
+        self.out = rest;
+        let mut to = to.as_mut_ptr();
+        for column in self.columns {
+            // SAFETY: the row's element is in its region, and `to` has room for all of the row.
+            unsafe {
+                let from = column.base.as_ptr().add(number * column.stride);
+                match column.width {
+                    4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
+                    8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+                    width => std::ptr::copy_nonoverlapping(from, to, width),
+                }
+                to = to.add(column.width);
+            }
+        }
+    }
+
+    /// A row of which only the end or the begin is wanted.
+    fn part_of_row(&mut self, number: usize) {
+        for column in self.columns {
+            let skipped = self.skip.min(column.width);
+            self.skip -= skipped;
+            let (to, rest) = {
+                let wanted = (column.width - skipped).min(self.out.len());
+                std::mem::take(&mut self.out).split_at_mut(wanted)
+            };
+            self.out = rest;
+            // SAFETY: as in `row`, for a part of the element.
+            unsafe {
+                let from = column.base.as_ptr().add(number * column.stride + skipped);
+                std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
+            }
+        }
+    }
+}
+
+/// A bitmap in registered memory.
+struct Bits {
+    bits: NonNull<u8>,
+    len: u32,
+}
+
+impl Bits {
+    /// Bits of one byte, without those behind the end.
+    fn byte(&self, n: u32) -> u8 {
+        // SAFETY: in the region, as was checked when the layout was decoded.
+        let byte = unsafe { self.bits.as_ptr().add(n as usize).read_volatile() };
+        match self.len - n * 8 {
+            8.. => byte,
+            left => byte & ((1 << left) - 1),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        (0..self.len.div_ceil(8)).map(|n| self.byte(n).count_ones()).sum()
+    }
+
+    /// Calls `take` with the number of each bit that is set, behind the first `skip` of them, as long as it wants more.
+    fn each_from(&self, mut skip: u32, mut take: impl FnMut(u32) -> bool) {
+        for n in 0..self.len.div_ceil(8) {
+            let mut byte = self.byte(n);
+            if byte.count_ones() <= skip {
+                skip -= byte.count_ones();
+                continue;
+            }
+            while byte != 0 {
+                let bit = byte.trailing_zeros();
+                byte &= byte - 1;
+                if skip > 0 {
+                    skip -= 1;
+                } else if !take(n * 8 + bit) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Where `at` is, if `bytes` bytes at `at` plus `row` times `stride` are in its region.
+fn place(regions: &Regions, at: At, row: u128, stride: u64, bytes: u64) -> Option<NonNull<u8>> {
+    let memory = regions.get(at.region as usize)?;
+    let end = row.checked_mul(stride.into())?.checked_add(u128::from(at.offset) + u128::from(bytes))?;
+    if end > memory.len() as u128 {
+        return None;
+    }
+    // SAFETY: not behind the region's end.
+    Some(unsafe { memory.base().add(at.offset as usize) })
+}

@@ -1,0 +1,133 @@
+//! Checks a layout and writes it into an item.
+
+use super::{At, FIXED, Layout, LayoutError, MOST_COLUMNS, PER_COLUMN, Piece, Regions, Rows};
+use crate::segment::HEADER_LEN;
+
+/// What an item's header has to say of its layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    /// Records.
+    pub(crate) count: u32,
+    /// Bytes of all records.
+    pub(crate) used: u32,
+}
+
+/// Writes `layout` into `item` behind the place of its header. The agent knows the first of `regions` by the number `first`. Numbers
+/// in lists are not looked at: the NIC checks each of them.
+///
+/// # Errors
+/// [`LayoutError`]; then nothing was written.
+pub(crate) fn encode(
+    layout: &Layout,
+    regions: &Regions,
+    first: u32,
+    item: &mut [u8],
+) -> Result<Encoded, LayoutError> {
+    let columns = layout.columns.len();
+    if !(1..=MOST_COLUMNS).contains(&columns) {
+        return Err(LayoutError::Columns(columns));
+    }
+    if let Some(column) = layout.columns.iter().position(|column| column.width == 0) {
+        return Err(LayoutError::Width(column));
+    }
+    let needs = HEADER_LEN + 8 * (FIXED + PER_COLUMN * columns);
+    if needs > item.len() {
+        return Err(LayoutError::ItemTooSmall { columns, needs, item: item.len() });
+    }
+    let (kind, count, numbers, source) = match layout.rows {
+        Rows::Every { start, period, frequency, count } => {
+            if frequency == 0 || frequency > period {
+                return Err(LayoutError::Period { frequency, period });
+            }
+            (1, count, [start, period, frequency], None)
+        }
+        Rows::Chosen { start, at, bits } => {
+            let bytes = u64::from(bits).div_ceil(8);
+            fits(regions, at, 0, 1, bytes, Piece::Bitmap)?;
+            (2, set_bits(regions, at, bits), [start, u64::from(bits), 0], Some(at))
+        }
+        Rows::Listed { at, width, count } => {
+            if width != 4 && width != 8 {
+                return Err(LayoutError::Listed(width));
+            }
+            let bytes = u64::from(width) * u64::from(count);
+            fits(regions, at, 0, 1, bytes, Piece::List)?;
+            (3 | u64::from(width) << 16, count, [0; 3], Some(at))
+        }
+    };
+    if count == 0 {
+        return Err(LayoutError::Empty);
+    }
+    let (row_size, room) = (layout.row_size(), item.len() - HEADER_LEN);
+    let used = row_size.saturating_mul(count.into());
+    if used > room as u64 {
+        return Err(LayoutError::TooLong { rows: count, row_size, room });
+    }
+    let last = last_row(&layout.rows);
+    for (number, column) in layout.columns.iter().enumerate() {
+        let what = Piece::Column(number, last);
+        fits(regions, column.at, last.unwrap_or(0), column.stride, column.width.into(), what)?;
+    }
+    let at = source.unwrap_or(At { region: 0, offset: 0 });
+    let fixed = [
+        kind | (columns as u64) << 8,
+        count.into(),
+        numbers[0],
+        numbers[1],
+        numbers[2],
+        (first + at.region).into(),
+        at.offset,
+    ];
+    let of_columns = layout.columns.iter().flat_map(|column| {
+        [column.at.offset, column.stride, u64::from(first + column.at.region) | u64::from(column.width) << 32]
+    });
+    let words = fixed.into_iter().chain(of_columns);
+    item[HEADER_LEN..needs].chunks_exact_mut(8).zip(words).for_each(|(to, word)| {
+        to.copy_from_slice(&word.to_le_bytes());
+    });
+    Ok(Encoded { count, used: used as u32 })
+}
+
+/// The largest row number, where the layout says it. Of chosen rows, that of the last bit.
+fn last_row(rows: &Rows) -> Option<u128> {
+    match *rows {
+        Rows::Every { start, period, frequency, count } => {
+            let last = u128::from(count.saturating_sub(1));
+            let (period, frequency) = (u128::from(period), u128::from(frequency));
+            Some(u128::from(start) + last / frequency * period + last % frequency)
+        }
+        Rows::Chosen { start, bits, .. } => Some(u128::from(start) + u128::from(bits.saturating_sub(1))),
+        Rows::Listed { .. } => None,
+    }
+}
+
+/// Whether `bytes` bytes at `at` plus `row` times `stride` are in the region.
+fn fits(
+    regions: &Regions,
+    at: At,
+    row: u128,
+    stride: u64,
+    bytes: u64,
+    what: Piece,
+) -> Result<(), LayoutError> {
+    let At { region, offset } = at;
+    let Some(memory) = regions.get(region as usize) else {
+        return Err(LayoutError::NoRegion { what, region, registered: regions.len() });
+    };
+    let end = row.saturating_mul(stride.into()).saturating_add(u128::from(offset) + u128::from(bytes));
+    match end.checked_sub(memory.len() as u128) {
+        None | Some(0) => Ok(()),
+        Some(past) => Err(LayoutError::Outside { what, region, len: memory.len(), past }),
+    }
+}
+
+fn set_bits(regions: &Regions, at: At, bits: u32) -> u32 {
+    let Some(memory) = regions.get(at.region as usize) else { return 0 };
+    let byte = |n: u32| {
+        // SAFETY: the caller has checked that the bitmap is in the region; nobody has a reference into it.
+        unsafe { memory.base().as_ptr().add(at.offset as usize + n as usize).read_volatile() }
+    };
+    let whole: u32 = (0..bits / 8).map(|n| byte(n).count_ones()).sum();
+    let rest = bits % 8;
+    whole + if rest == 0 { 0 } else { (byte(bits / 8) & ((1 << rest) - 1)).count_ones() }
+}
