@@ -218,6 +218,12 @@ pub fn processor_time_of(pid: &str) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
+/// Processor time of this thread, to the nanosecond.
+pub fn thread_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or_default())
+}
+
 impl Drop for Live {
     fn drop(&mut self) {
         let _ = Command::new(&self.zsr).arg("down").stdout(Stdio::null()).status();

@@ -3,6 +3,7 @@
 mod combiner;
 mod consumer;
 mod errors;
+mod layouts;
 mod options;
 mod place;
 mod producer;
@@ -13,7 +14,9 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _zsr(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<producer::Producer>()?;
+    module.add_class::<producer::Ticket>()?;
     module.add_class::<place::Place>()?;
+    module.add_class::<layouts::Registered>()?;
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<consumer::Held>()?;
     module.add_class::<combiner::Combiner>()?;

@@ -8,9 +8,11 @@ use std::time::Duration;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use zsr::{Cancel, FlowProducer, ProgramError};
+use zsr::layouts::Registered as Memory;
+use zsr::{Cancel, FlowProducer, Options, ProgramError};
 
 use crate::errors::{busy, over, raised};
+use crate::layouts::{Array, Registered, layout};
 use crate::options::{attach, patience, to, wait};
 use crate::place::Place;
 
@@ -23,6 +25,7 @@ pub(crate) struct Producer {
     member: String,
     schema: Option<String>,
     record_size: Option<u32>,
+    registered: Vec<Memory>,
 }
 
 impl Producer {
@@ -64,6 +67,10 @@ impl Producer {
     }
 }
 
+/// An item that was laid out.
+#[pyclass(frozen)]
+pub(crate) struct Ticket(zsr::Ticket);
+
 /// The bytes of a buffer.
 pub(crate) fn bytes(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
     if !buffer.is_c_contiguous() {
@@ -81,7 +88,7 @@ pub(crate) fn bytes(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
 impl Producer {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
-    #[pyo3(signature = (flow, *, member=None, system=None, controller=None, certificate=None, record_size=None, schema=None))]
+    #[pyo3(signature = (flow, *, member=None, system=None, controller=None, certificate=None, record_size=None, schema=None, registered=Vec::new()))]
     fn new(
         py: Python<'_>,
         flow: &str,
@@ -91,8 +98,11 @@ impl Producer {
         certificate: Option<PathBuf>,
         record_size: Option<u32>,
         schema: Option<&str>,
+        registered: Vec<Py<Registered>>,
     ) -> PyResult<Self> {
         let (contact, options) = attach(py, system, controller, certificate, member, record_size, schema)?;
+        let registered: Vec<Memory> = registered.iter().map(|memory| memory.get().memory.clone()).collect();
+        let options = Options { registered, ..options };
         let attached = py.detach(|| FlowProducer::attach(contact, flow, &options));
         let inner = attached.map_err(|e| raised(py, e))?;
         Ok(Producer {
@@ -101,6 +111,7 @@ impl Producer {
             record_size: inner.record_size(),
             inner: Mutex::new(Some(inner)),
             pinned: AtomicBool::new(false),
+            registered: options.registered,
         })
     }
 
@@ -161,6 +172,30 @@ impl Producer {
             })
         })?;
         Ok(taken)
+    }
+
+    /// The ticket of an item whose records lie in these arrays; none: there was no room in time.
+    #[pyo3(signature = (columns, kind, count, by, to=None, timeout=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn put_layout(
+        &self,
+        py: Python<'_>,
+        columns: Vec<Array>,
+        kind: &str,
+        count: u32,
+        by: Option<Array>,
+        to: Option<usize>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Ticket>> {
+        let (layout, to) = (layout(columns, kind, count, by, &self.registered)?, self::to(to));
+        let ticket =
+            self.with(py, |producer| wait(py, timeout, |wait| producer.lay_out(&layout, to, wait)))?;
+        Ok(ticket.map(Ticket))
+    }
+
+    /// Whether the item's memory may change.
+    fn was_taken(&self, py: Python<'_>, ticket: &Ticket) -> PyResult<bool> {
+        self.with(py, |producer| producer.was_taken(&ticket.0).map_err(|e| raised(py, e)))
     }
 
     /// Room for `length` bytes; none: not in time.

@@ -23,9 +23,10 @@ from ._errors import (
     ControllerError, Damaged, Ended, Error, Lost, Misuse, NotFound, RingError, RouteError, SchemaError, SizeError, StreamError,
     SumError, TimedOut,
 )
+from ._layouts import _array, _rows
 from ._schema import dtype_of, schema_of
 from ._streams import InStream, InStreams, OutStream, OutStreams
-from ._zsr import __version__, barrier
+from ._zsr import Registered, Ticket, __version__, barrier
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch", "Combiner", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "InStream", "InStreams", "Lost", "Misuse", "NotFound",
-    "OutStream", "OutStreams", "Producer", "RingError", "RouteError", "SchemaError", "SizeError", "StreamError", "SumError", "TimedOut",
-    "barrier", "__version__",
+    "OutStream", "OutStreams", "Producer", "Registered", "RingError", "RouteError", "SchemaError", "SizeError", "StreamError", "SumError",
+    "Ticket", "TimedOut", "barrier", "__version__",
 ]
 
 # Arrow's data begins at multiples of this.
@@ -49,14 +50,15 @@ class Producer(_zsr.Producer):
 
     `member`: which one; the first whose rings are free. `system`: of this machine; the only one. `controller`: HOST:PORT of one
     elsewhere, to which `certificate` is shown: NAME.pem, with NAME.key and ca.pem beside it (`zsr ca`). `schema`: what the program
-    takes the records for, as text or dtype. `record_size`: bytes of each record, where the flow has no schema. Raises NotFound, ControllerError, RingError, SchemaError.
+    takes the records for, as text or dtype. `record_size`: bytes of each record, where the flow has no schema. `registered`: memory
+    that lay_out() names. Raises NotFound, ControllerError, RingError, SchemaError.
     """
 
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
                 certificate: str | PathLike[str] | None = None, record_size: int | None = None,
-                schema: str | np.dtype | None = None) -> Producer:
+                schema: str | np.dtype | None = None, registered: Iterable[Registered] = ()) -> Producer:
         return super().__new__(cls, flow, member=member, system=system, controller=controller, certificate=certificate,
-                               record_size=record_size, schema=schema_of(schema))
+                               record_size=record_size, schema=schema_of(schema), registered=list(registered))
 
     @property
     def dtype(self) -> np.dtype | None:
@@ -81,6 +83,19 @@ class Producer(_zsr.Producer):
             if expected is not None and rows.dtype != expected:
                 raise SchemaError(f"rows of {rows.dtype}: the flow has tuples ({self.schema}), which is {expected}")
         return self.put_rows(_bytes(rows), to, timeout)
+
+    def lay_out(self, columns: Iterable[np.ndarray], *, rows: np.ndarray | None = None, chosen: np.ndarray | None = None,
+                to: int | None = None, timeout: float | None = None) -> Ticket:
+        """Pushes rows of these columns as one item, without a copy: record n is row n of each column, side by side. The arrays lie in
+        registered memory, at any stride, and must not change until was_taken(). `rows`: only those of these numbers, uint32 or uint64;
+        `chosen`: only those whose bit is set (numpy.packbits with bitorder="little"). Both lie in registered memory, too. Several
+        consumers: `to` one of them. docs/layouts.md. Raises TimedOut, ValueError, Misuse, Ended."""
+        columns = list(columns)
+        described = [_array(column, f"column {n}") for n, column in enumerate(columns)]
+        ticket = self.put_layout(described, *_rows(columns, rows, chosen), to, timeout)
+        if ticket is None:
+            raise TimedOut(f"no room in {timeout} s")
+        return ticket
 
     @contextmanager
     def in_place(self, length: int, *, to: int | None = None, timeout: float | None = None) -> Iterator[Room]:

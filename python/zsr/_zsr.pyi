@@ -8,7 +8,8 @@ __version__: str
 
 class Producer:
     def __new__(cls, flow: str, *, member: str | None = None, system: str | None = None, controller: str | None = None,
-                certificate: str | PathLike[str] | None = None, record_size: int | None = None, schema: str | None = None) -> Self: ...
+                certificate: str | PathLike[str] | None = None, record_size: int | None = None, schema: str | None = None,
+                registered: Sequence[Registered] = ...) -> Self: ...
     @property
     def member(self) -> str: ...
     @property
@@ -20,6 +21,10 @@ class Producer:
     def put(self, record: Buffer, to: int | None = None, timeout: float | None = None) -> bool: ...
     def put_rows(self, rows: Buffer, to: int | None = None, timeout: float | None = None) -> int: ...
     def reserve(self, length: int, to: int | None = None, timeout: float | None = None) -> Place | None: ...
+    def put_layout(self, columns: Sequence[tuple[int, int, int]], kind: str, count: int, by: tuple[int, int, int] | None,
+                   to: int | None = None, timeout: float | None = None) -> Ticket | None: ...
+    def was_taken(self, ticket: Ticket) -> bool:
+        """Whether an item was taken out of the producer's ring: the memory that its layout names may change."""
     def flush(self) -> None:
         """Sends what is kept to fill items. Raises Lost, Ended."""
     def settle(self, patience: float | None = None) -> int:
@@ -30,6 +35,17 @@ class Producer:
         """Leaves without ending the stream: another program can go on."""
     def abort(self) -> None:
         """Gives up, as a program that dies."""
+
+@final
+class Ticket:
+    """An item that was laid out."""
+
+@final
+class Registered:
+    """Zeroed memory that a NIC on this machine can read: a buffer of `length` bytes, for numpy.frombuffer."""
+    def __new__(cls, length: int) -> Self: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Place:

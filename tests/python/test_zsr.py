@@ -19,9 +19,10 @@ def flow(request):
     name = re.sub(r"\W", "-", request.node.name).strip("-")
 
     def create(*args):
-        sh("flow", "create", name, "-p", "h1", "-c", "h2", *args)
+        sh("flow", "create", name, "-p", create.source, "-c", "h2", *args)
         return name
 
+    create.source = "h1"
     yield create
     subprocess.run([os.environ["ZSR"], "flow", "delete", name, "--force"], capture_output=True)
 
@@ -209,6 +210,50 @@ def test_rows_are_combined_as_arrow_groups_them(flow):
     full.add(np.full(2, 2**64 - 1, "<u8"))
     with pytest.raises(zsr.SumError, match="column `n`"):
         full.numpy()
+
+
+def test_arrays_leave_from_where_they_lie(flow):
+    flow.source = "h3"
+    name = flow("--item-size", "16KiB")
+    memory = zsr.Registered(100_000)
+    table = np.frombuffer(memory, TABLE.dtype, 1000)
+    table[:] = TABLE[:1000]
+    flat = np.frombuffer(memory, "<u8", 4000, 40_000).reshape(1000, 4)
+    flat[:] = np.arange(4000).reshape(1000, 4)
+    numbers = np.frombuffer(memory, "<u4", 3, 80_000)
+    numbers[:] = [999, 5, 5]
+    bits = np.frombuffer(memory, "u1", 125, 90_000)
+    bits[:] = np.packbits(np.arange(1000) % 7 == 0, bitorder="little")
+    with zsr.Consumer(name) as consumer, zsr.Producer(name, registered=[memory]) as producer:
+        def came():
+            producer.flush()
+            return b"".join(bytes(record) for record in consumer.pop(timeout=60))
+
+        both = [table["id"][1::3], flat[1::3, 2:]]
+        ticket = producer.lay_out(both)
+        assert came() == b"".join(a.tobytes() + b.tobytes() for a, b in zip(*both))
+        while not producer.was_taken(ticket):
+            pass
+        producer.lay_out([table["note"], flat], rows=numbers)
+        assert came() == b"".join(table["note"][n].tobytes().ljust(6, b"\0") + flat[n].tobytes() for n in (999, 5, 5))
+        producer.lay_out([table], chosen=bits)
+        assert came() == table[::7].tobytes()
+        for columns, more, words in [
+            ([TABLE["id"]], {}, "column 0 is not in memory that the producer has registered"),
+            ([table["id"], table["id"][1:]], {}, "columns of \\[999, 1000\\] rows"),
+            ([table["id"][::-1]], {}, "runs backwards"),
+            ([flat[:, ::2]], {}, "side by side"),
+            ([flat], {"rows": numbers.astype("f4")}, "uint32 or uint64"),
+            ([flat], {"chosen": bits[:124]}, "125 bytes of uint8"),
+            ([flat], {"rows": numbers, "chosen": bits}, "one of them"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                producer.lay_out(columns, **more)
+        with pytest.raises(zsr.Misuse, match="don't fit an item"):
+            producer.lay_out([flat])
+        with pytest.raises(zsr.TimedOut):
+            while True:
+                producer.lay_out([flat[:400]], timeout=0)
 
 
 def test_what_is_wrong_is_said(flow):

@@ -95,6 +95,7 @@ pub(crate) unsafe fn read(options: *const zsr_options) -> Result<Attach, Fault> 
         record_size: Some(o.record_size).filter(|size| *size > 0),
         schema: schema.map_err(|e| invalid(format!("options.schema: {e}")))?,
         cancel,
+        ..Options::default()
     };
     // What makes no sense is said before what is not there.
     let contact = Contact::find(controller, certificate, system).map_err(ProgramError::from)?;

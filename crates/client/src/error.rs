@@ -189,7 +189,7 @@ pub enum ErrorKind {
     Lost,
     /// What came is damaged or out of order; popping may go on.
     Damaged,
-    /// The call does not go with those before it.
+    /// The call makes no sense, or does not go with those before it.
     Misuse,
     /// Others did not come in time.
     Alone,
@@ -240,7 +240,9 @@ impl ProgramError {
             | ProgramError::NoSize { .. }
             | ProgramError::Combine { .. }
             | ProgramError::Records(_) => ErrorKind::Schema,
-            ProgramError::NotReserved { .. } | ProgramError::AllHeld { .. } => ErrorKind::Misuse,
+            ProgramError::NotReserved { .. }
+            | ProgramError::AllHeld { .. }
+            | ProgramError::Push(SegmentPushError::Layout(_)) => ErrorKind::Misuse,
             error if error.is_cancelled() => ErrorKind::Cancelled,
             ProgramError::Push(
                 SegmentPushError::RecordTooLong { .. } | SegmentPushError::TupleSize { .. },

@@ -3,7 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use zsr_ring::layout::{Laid, LayoutFault};
 use zsr_ring::memory::{Bus, ByteOrder, Gone, Layouts, Memory, MemoryKey, Visibility};
@@ -19,9 +19,17 @@ pub(super) struct LaidOut {
     memory: Arc<dyn Memory>,
     own: HostMemory,
     item_size: usize,
-    regions: RwLock<Vec<Arc<dyn Memory>>>,
+    regions: Mutex<Regions>,
     /// Why the NIC reads nothing here any more.
     trouble: OnceLock<String>,
+}
+
+/// What layouts name.
+#[derive(Default)]
+struct Regions {
+    all: Vec<Arc<dyn Memory>>,
+    /// The layout that was read last, which a READ response after the other is made from, and where its item begins.
+    last: Option<(usize, Laid)>,
 }
 
 impl LaidOut {
@@ -31,20 +39,26 @@ impl LaidOut {
         let own = unsafe {
             HostMemory::from_raw(memory.base().as_ptr(), memory.len(), Arc::new(Arc::clone(&memory)))
         };
-        let (regions, trouble) = (RwLock::default(), OnceLock::new());
+        let (regions, trouble) = (Mutex::default(), OnceLock::new());
         Self { memory, own, item_size: item_size as usize, regions, trouble }
     }
 
     /// Bytes of the item that begins at `start`, from `within` on.
     fn read_item(&self, start: usize, within: usize, bytes: &mut [u8]) -> Result<(), LayoutFault> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         let word = |n: usize| {
             let mut word = [0; 8];
             self.own.read(start + 8 * n, &mut word);
             u64::from_le_bytes(word)
         };
-        match Laid::of(self.item_size, word, &regions)? {
-            Some(laid) => laid.read(within, bytes),
+        if let Some((at, laid)) = &regions.last
+            && *at == start
+            && laid.is_of(word)
+        {
+            return laid.read(within, bytes);
+        }
+        match Laid::of(self.item_size, word, &regions.all)? {
+            Some(laid) => regions.last.insert((start, laid)).1.read(within, bytes),
             None => {
                 self.own.read(start + within, bytes);
                 Ok(())
@@ -98,18 +112,20 @@ impl Layouts for LaidOut {
         if let Some(other) = memory.iter().find(|m| m.visibility() != Visibility::Coherent) {
             return Err(format!("{} can't be registered: expected host memory", other.describe()));
         }
-        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        // The next program's items may look like those of the one before.
+        regions.last = None;
         if drained {
-            regions.clear();
+            regions.all.clear();
         }
-        let first = regions.len();
+        let first = regions.all.len();
         if first + memory.len() > MOST_REGIONS {
             return Err(format!(
                 "{} regions are more than there can be, {MOST_REGIONS}, of which {first} are in use by items that are still in the ring",
                 memory.len()
             ));
         }
-        regions.extend(memory);
+        regions.all.extend(memory);
         Ok(first as u32)
     }
 }

@@ -26,9 +26,11 @@ pub enum LayoutFault {
     },
 }
 
-/// An item with a layout, checked. It holds as long as the regions do.
+/// An item with a layout, checked. It is good as long as the regions are there.
 #[derive(Debug)]
 pub struct Laid {
+    /// As it lies in the ring.
+    begin: [u64; HEADER_LEN / 8],
     header: [u8; HEADER_LEN],
     count: u32,
     row_size: usize,
@@ -43,6 +45,9 @@ struct Placed {
     stride: usize,
     width: usize,
 }
+
+// SAFETY: its pointers are into regions, which are reached from any thread.
+unsafe impl Send for Laid {}
 
 #[derive(Debug, Clone, Copy)]
 enum RowNumbers {
@@ -79,11 +84,9 @@ impl Laid {
         if item_size < HEADER_LEN || !Header::says_layout(first) {
             return Ok(None);
         }
+        let begin = std::array::from_fn(|n| if n == 0 { first } else { word(n) });
         let mut header = [0; HEADER_LEN];
-        header[..8].copy_from_slice(&first.to_le_bytes());
-        for n in 1..HEADER_LEN / 8 {
-            header[8 * n..][..8].copy_from_slice(&word(n).to_le_bytes());
-        }
+        header.chunks_exact_mut(8).zip(begin).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
         header[5] &= !LAYOUT;
         let mut next = {
             let mut at = HEADER_LEN / 8;
@@ -139,7 +142,7 @@ impl Laid {
             }
             _ => return Err(LayoutFault::Nonsense("the kind of rows")),
         };
-        let mut laid = Self { header, count, row_size: row_size as usize, rows, columns: Vec::new() };
+        let mut laid = Self { begin, header, count, row_size: row_size as usize, rows, columns: Vec::new() };
         for (number, column) in described.iter().enumerate() {
             let base = place(regions, column.at, last, column.stride, column.width.into())
                 .ok_or_else(|| LayoutFault::Outside(format!("column {number}")))?;
@@ -162,6 +165,11 @@ impl Laid {
         Ok(Some(laid))
     }
 
+    /// Whether this is what an item says that has these words: it says so by its producer's number and its own.
+    pub fn is_of(&self, mut word: impl FnMut(usize) -> u64) -> bool {
+        self.begin.iter().enumerate().all(|(n, begin)| word(n) == *begin)
+    }
+
     /// Puts the item's bytes from `from` on into `out`: header, records, and zeros behind them.
     ///
     /// # Errors
@@ -181,8 +189,7 @@ impl Laid {
         }
         let (first, within) = (skip / self.row_size, skip % self.row_size);
         let rows = (within + records.len()).div_ceil(self.row_size);
-        let mut gather =
-            Gather { columns: &self.columns, row_size: self.row_size, skip: within, out: records };
+        let mut gather = Gather::new(&self.columns, self.row_size, within, records);
         match self.rows {
             RowNumbers::Every { start, period, frequency } => {
                 let (mut group, mut member) = (first as u64 / frequency, first as u64 % frequency);
@@ -222,9 +229,13 @@ impl Laid {
                 }
             }
         }
+        gather.copy();
         Ok(())
     }
 }
+
+/// Rows that are copied together, column by column.
+const TOGETHER: usize = 64;
 
 /// Copies rows, one behind the other.
 struct Gather<'g> {
@@ -234,30 +245,51 @@ struct Gather<'g> {
     skip: usize,
     /// What is still to be filled.
     out: &'g mut [u8],
+    /// Whole rows that are not copied yet.
+    waiting: [usize; TOGETHER],
+    waits: usize,
 }
 
-impl Gather<'_> {
+impl<'g> Gather<'g> {
+    fn new(columns: &'g [Placed], row_size: usize, skip: usize, out: &'g mut [u8]) -> Self {
+        Self { columns, row_size, skip, out, waiting: [0; TOGETHER], waits: 0 }
+    }
+
     /// A row whose number was checked.
     #[inline]
     fn row(&mut self, number: usize) {
-        if self.skip > 0 || self.out.len() < self.row_size {
+        if self.skip > 0 || self.out.len() < self.row_size * (self.waits + 1) {
+            self.copy();
             return self.part_of_row(number);
         }
-        let (to, rest) = std::mem::take(&mut self.out).split_at_mut(self.row_size);
+        self.waiting[self.waits] = number;
+        self.waits += 1;
+        if self.waits == TOGETHER {
+            self.copy();
+        }
+    }
+
+    /// Copies the rows that wait.
+    fn copy(&mut self) {
+        let rows = &self.waiting[..self.waits];
+        let (to, rest) = std::mem::take(&mut self.out).split_at_mut(self.row_size * rows.len());
         self.out = rest;
         let mut to = to.as_mut_ptr();
         for column in self.columns {
-            // SAFETY: the row's element is in its region, and `to` has room for all of the row.
+            // SAFETY: the rows' elements are in their region, and behind `to` is room for all of the rows.
             unsafe {
-                let from = column.base.as_ptr().add(number * column.stride);
                 match column.width {
-                    4 => to.cast::<u32>().write_unaligned(from.cast::<u32>().read_unaligned()),
-                    8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
-                    width => std::ptr::copy_nonoverlapping(from, to, width),
+                    4 => column.copy::<u32>(rows, to, self.row_size),
+                    8 => column.copy::<u64>(rows, to, self.row_size),
+                    width => rows.iter().enumerate().for_each(|(n, row)| {
+                        let from = column.base.as_ptr().add(row * column.stride);
+                        std::ptr::copy_nonoverlapping(from, to.add(n * self.row_size), width);
+                    }),
                 }
                 to = to.add(column.width);
             }
         }
+        self.waits = 0;
     }
 
     /// A row of which only the end or the begin is wanted.
@@ -274,6 +306,23 @@ impl Gather<'_> {
             unsafe {
                 let from = column.base.as_ptr().add(number * column.stride + skipped);
                 std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
+            }
+        }
+    }
+}
+
+impl Placed {
+    /// Copies elements of `rows`, of the width of `T`, to `to` and every `apart` bytes behind it.
+    ///
+    /// # Safety
+    /// All of them are in the region, and there is room for all of them.
+    #[inline]
+    unsafe fn copy<T: Copy>(&self, rows: &[usize], to: *mut u8, apart: usize) {
+        for (n, row) in rows.iter().enumerate() {
+            // SAFETY: by contract.
+            unsafe {
+                let element = self.base.as_ptr().add(row * self.stride).cast::<T>().read_unaligned();
+                to.add(n * apart).cast::<T>().write_unaligned(element);
             }
         }
     }
