@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use zsr::layouts::{At, Column, Layout, Registered as Memory, Rows};
+use zsr::layouts::{Column, Layout, Registered as Memory, Rows, find};
 
 use crate::place::export;
 
@@ -49,15 +49,11 @@ pub(crate) fn layout(
     regions: &[Memory],
 ) -> PyResult<Layout> {
     let at = |address: usize, what: &str| {
-        let lies_in =
-            |memory: &Memory| address.checked_sub(memory.as_ptr() as usize).filter(|at| *at < memory.len());
-        let found = regions.iter().enumerate().find_map(|(n, memory)| Some((n, lies_in(memory)?)));
-        let (region, offset) = found.ok_or_else(|| {
+        find(regions, address as *const u8).ok_or_else(|| {
             PyValueError::new_err(format!(
                 "{what} is not in memory that the producer has registered: make it in a Registered, and name that when you attach"
             ))
-        })?;
-        Ok::<_, PyErr>(At { region: region as u32, offset: offset as u64 })
+        })
     };
     let rows = match (kind, by) {
         ("all", None) => Rows::all(0, count),

@@ -632,15 +632,100 @@ static void streams(void) {
     OK(zsr_in_streams_end(in));
 }
 
+/* Flow `laid`: two consumers, items of 4 KiB, layouts at the producer. */
+static void layouts(void) {
+    enum { ROWS = 200 };
+    zsr_registered *memory = NULL, *none = NULL;
+    zsr_producer *p;
+    EXPECT(zsr_registered_new(0, &none) == ZSR_ERROR_INVALID && !none);
+    EXPECT(zsr_registered_new(64, NULL) == ZSR_ERROR_INVALID && !zsr_registered_begin(NULL));
+    zsr_registered_free(NULL);
+    OK(zsr_registered_new(ROWS * 12 + 64, &memory));
+    char *begin = zsr_registered_begin(memory);
+    uint32_t *notes = (uint32_t *)begin;
+    double *prices = (double *)(begin + ROWS * 4);
+    uint64_t *list = (uint64_t *)(begin + ROWS * 12);
+    for (int n = 0; n < ROWS; n++) {
+        notes[n] = 7u * n;
+        prices[n] = n / 2.0;
+    }
+    const zsr_registered *regions[] = {memory, NULL};
+    EXPECT(zsr_producer_attach_registered("laid", NULL, regions, 2, &p) == ZSR_ERROR_INVALID && !p);
+    SAYS("regions[1] is null");
+    EXPECT(zsr_producer_attach_registered("laid", NULL, regions, 17, &p) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_producer_attach_registered("lines", NULL, regions, 1, &p) == ZSR_ERROR_RING && !p);
+    SAYS("memory: layouts");
+    OK(zsr_producer_attach_registered("laid", NULL, regions, 1, &p));
+    zsr_options second = ZSR_OPTIONS_INIT;
+    second.member = "h3";
+    zsr_consumer *c[] = {consumer("laid", NULL), consumer("laid", &second)};
+
+    zsr_layout_column columns[] = {{notes, 4, 4}, {prices, 8, 8}};
+    zsr_layout l = {0};
+    l.columns = columns;
+    l.column_count = 2;
+    EXPECT(zsr_producer_lay_out(p, 0, NULL, 0, NULL) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_producer_lay_out(p, 0, &l, 0, NULL) == ZSR_ERROR_INVALID);
+    SAYS("no rows");
+    l.count = ROWS + 20;
+    EXPECT(zsr_producer_lay_out(p, 0, &l, 0, NULL) == ZSR_ERROR_INVALID);
+    SAYS("behind region 0");
+    l.rows = 9;
+    EXPECT(zsr_producer_lay_out(p, 0, &l, 0, NULL) == ZSR_ERROR_INVALID);
+    l.rows = ZSR_ROWS_LISTED;
+    l.by = &l;
+    EXPECT(zsr_producer_lay_out(p, 0, &l, 0, NULL) == ZSR_ERROR_INVALID);
+    SAYS("layout.by is not in memory that this producer has registered");
+    zsr_layout every = l;
+    every.rows = ZSR_ROWS_EVERY;
+    every.period = 2;
+    every.frequency = 1;
+    every.count = ROWS / 2;
+    zsr_ticket tickets[3];
+    for (int i = 0; i < 2; i++) {
+        every.start = i;
+        OK(zsr_producer_lay_out(p, i, &every, ZSR_FOREVER, &tickets[i]));
+    }
+    EXPECT(zsr_producer_lay_out(p, ZSR_TO_KEY, &every, 0, NULL) == ZSR_ERROR_ROUTE);
+    list[0] = 199;
+    list[1] = 3;
+    l.by = list;
+    l.count = 2;
+    l.width = 8;
+    OK(zsr_producer_lay_out(p, 0, &l, ZSR_FOREVER, &tickets[2]));
+    for (int i = 0; i < 3; i++) {
+        int32_t taken = 0;
+        while (!taken) OK(zsr_producer_was_taken(p, &tickets[i], &taken));
+    }
+    memset(begin, 0xff, ROWS * 12 + 64);
+    zsr_registered_free(memory);
+    OK(zsr_producer_close(p));
+    for (int i = 0; i < 2; i++) {
+        struct {
+            char note[4], price[8];
+        } row;
+        size_t n;
+        for (int k = 0; k < ROWS / 2 + (i == 0 ? 2 : 0); k++) {
+            int number = k < ROWS / 2 ? 2 * k + i : k == ROWS / 2 ? 199 : 3;
+            uint32_t note = 7u * number;
+            double price = number / 2.0;
+            OK(zsr_consumer_pop(c[i], &row, sizeof row, ZSR_FOREVER, &n));
+            EXPECT(n == sizeof row && !memcmp(row.note, &note, 4) && !memcmp(row.price, &price, 8));
+        }
+        EXPECT(zsr_consumer_pop(c[i], &row, sizeof row, ZSR_FOREVER, &n) == ZSR_END);
+        OK(zsr_consumer_leave(c[i]));
+    }
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
         void (*run)(void);
     } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"newest", newest}, {"urgent", urgent},
-        {"combine", combine}, {"streams", streams}, {"restart", restart}, {"down", down}};
+        {"combine", combine}, {"streams", streams}, {"layouts", layouts}, {"restart", restart}, {"down", down}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
         if (!strcmp(argv[1], parts[i].name)) return parts[i].run(), 0;
     }
-    fprintf(stderr, "usage: check arguments|records|rows|threads|newest|urgent|combine|streams|restart|down\n");
+    fprintf(stderr, "usage: check arguments|records|rows|threads|newest|urgent|combine|streams|layouts|restart|down\n");
     return 2;
 }

@@ -123,8 +123,47 @@ static void kinds() {
     EXPECT(!end.consumer && end.ended);
 }
 
+// Flow `plus-laid`: layouts at the producer.
+static void layouts() {
+    zsr::registered memory(4096);
+    auto notes = memory.at<std::uint32_t>();
+    auto prices = memory.at<double>(400);
+    for (int n = 0; n < 100; n++) {
+        notes[n] = n;
+        prices[n] = n / 2.0;
+    }
+    *memory.at<std::uint32_t>(2000) = 99;
+    *memory.at<std::uint8_t>(3000) = 0b1010;
+    EXPECT(fails([&] { zsr::producer("words", {&memory}); }) == ZSR_ERROR_RING);
+    EXPECT(fails([&] { zsr::producer("plus-laid", {&memory, nullptr}); }) == ZSR_ERROR_INVALID);
+    zsr::producer producer("plus-laid", {&memory});
+    zsr::consumer consumer("plus-laid");
+    std::vector<zsr_layout_column> columns{zsr::column(notes), zsr::column(prices)};
+    zsr_ticket ticket;
+    EXPECT(producer.lay_out(zsr::rows(2, 10, 5), columns, &ticket));
+    EXPECT(producer.lay_out(zsr::chosen(memory.at<std::uint8_t>(3000), 8, 20), columns));
+    EXPECT(producer.lay_out(zsr::listed(memory.at<std::uint32_t>(2000), 1), columns));
+    EXPECT(fails([&] { producer.lay_out(zsr::rows(2000), columns); }) == ZSR_ERROR_INVALID);
+    while (!producer.was_taken(ticket)) {}
+    producer.close();
+    std::vector<double> got;
+    while (auto batch = consumer.pop()) {
+        for (std::string_view record : batch) {
+            std::uint32_t note;
+            double price;
+            EXPECT(record.size() == sizeof note + sizeof price);
+            std::memcpy(&note, record.data(), sizeof note);
+            std::memcpy(&price, record.data() + sizeof note, sizeof price);
+            EXPECT(price == note / 2.0);
+            got.push_back(note);
+        }
+    }
+    EXPECT((got == std::vector<double>{10, 15, 21, 23, 99}));
+}
+
 int main() {
     words();
     numbers();
     kinds();
+    layouts();
 }

@@ -21,7 +21,9 @@ FLOWS = [
     ["urgent", "-c", "h2", "--item-size", "4KiB"],
     ["bulk", "-c", "h2", "--item-size", "4KiB"],
     ["sales", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "shop: u16, n: i64, x: f64"],
+    ["laid", "-c", "h2", "h3", "--item-size", "4KiB", "--memory", "h1=layouts"],
     ["lines", "-c", "h2", "--item-size", "4KiB"],
+    ["plus-laid", "-c", "h2", "--item-size", "4KiB", "--memory", "h1=layouts"],
     ["plus-news", "-c", "h2", "--item-size", "4KiB"],
     ["plus-sales", "-c", "h2", "--item-size", "4KiB", "--schema", "n: u64, x: f64"],
     ["lent", "-c", "h2", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "n: u64, x: f64", "--doorbell", "false"],
@@ -29,9 +31,9 @@ FLOWS = [
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]
 # Of each way to build: what it takes, and which parts run.
 BUILDS = {
-    "shared": ([], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "restart", "down"]),
-    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "down"]),
-    "tsan": (["-fsanitize=thread"], ["records", "threads", "urgent", "streams"]),
+    "shared": ([], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "layouts", "restart", "down"]),
+    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "layouts", "down"]),
+    "tsan": (["-fsanitize=thread"], ["records", "threads", "urgent", "streams", "layouts"]),
 }
 
 

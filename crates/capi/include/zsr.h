@@ -28,6 +28,10 @@
 #define ZSR_FOREVER (-1)
 /* As `consumer` of a push: the one that the flow's routing says, by the record's key. */
 #define ZSR_TO_KEY (-1)
+/* As `rows` of zsr_layout. */
+#define ZSR_ROWS_EVERY 0
+#define ZSR_ROWS_CHOSEN 1
+#define ZSR_ROWS_LISTED 2
 /* As `records` of zsr_consumer_release(): all. */
 #define ZSR_ALL SIZE_MAX
 
@@ -140,6 +144,9 @@ typedef struct zsr_out_streams zsr_out_streams;
 // The pushing side of one member of a flow.
 typedef struct zsr_producer zsr_producer;
 
+// Memory of this program that a NIC on this machine can read.
+typedef struct zsr_registered zsr_registered;
+
 // All rings of one member of a flow, whose memory a GPU or another unit reads and writes itself (zsr.cuh).
 typedef struct zsr_rings zsr_rings;
 
@@ -201,6 +208,46 @@ typedef struct zsr_options {
     // is none, which a `controller` on this machine, such as at the end of a tunnel, takes.
     const char *certificate;
 } zsr_options;
+
+// A column of a layout: row n has `width` bytes at `first` plus n times `stride`.
+typedef struct zsr_layout_column {
+    // The element of row 0, in registered memory.
+    const void *first;
+    // Bytes from one row's element to the next row's.
+    uint64_t stride;
+    // Bytes of an element.
+    uint32_t width;
+} zsr_layout_column;
+
+// Where records lie. Each row makes one: an element of each column, side by side. Begin with zeros.
+typedef struct zsr_layout {
+    // The columns, 1 to 255.
+    const struct zsr_layout_column *columns;
+    // How many there are.
+    size_t column_count;
+    // ZSR_ROWS_EVERY: the first `frequency` of every `period` rows from row `start` on, `count` in all; 0 of both is 1.
+    // ZSR_ROWS_CHOSEN: those whose bit is set of `count` bits at `by`, the least significant of a byte first; the first bit is row
+    // `start`'s. ZSR_ROWS_LISTED: those whose numbers are at `by`, `count` of them.
+    int32_t rows;
+    // Rows, bits or numbers.
+    uint32_t count;
+    // The first row.
+    uint64_t start;
+    // Rows from the begin of one group to that of the next.
+    uint64_t period;
+    // Rows of a group.
+    uint64_t frequency;
+    // Bits, or numbers, in registered memory.
+    const void *by;
+    // Bytes of each number, 4 or 8.
+    uint32_t width;
+} zsr_layout;
+
+// An item that was laid out.
+typedef struct zsr_ticket {
+    // Nothing for programs to read.
+    uint64_t words[2];
+} zsr_ticket;
 
 // A ring in memory that this process has mapped, of ABI version 1. Begin with ZSR_RING_INIT.
 typedef struct zsr_ring {
@@ -542,6 +589,67 @@ zsr_status zsr_barrier(const char *name,
                        uint32_t participants,
                        int64_t timeout_us,
                        const struct zsr_options *options);
+
+// Makes zeroed memory of `length` bytes.
+//
+// Ownership: `*memory` is the caller's, until zsr_registered_free().
+// Blocks: no.
+// Threads: any.
+// Errors: ZSR_ERROR_INVALID (there is no memory of that length). `*memory` is NULL then.
+zsr_status zsr_registered_new(size_t length, struct zsr_registered **memory);
+
+// The first byte of registered memory, aligned to 4096 bytes; NULL if `memory` is NULL.
+//
+// Ownership: the bytes live as long as `memory`. What a layout names must not change until zsr_producer_was_taken().
+// Blocks: no.
+// Threads: any, also several at once.
+// Errors: none.
+void *zsr_registered_begin(const struct zsr_registered *memory);
+
+// Frees registered memory. Producers that have registered it keep it until they end and their items were taken.
+//
+// Ownership: takes `memory`, which may be NULL.
+// Blocks: no.
+// Threads: any, but not while another call has this memory.
+// Errors: none.
+void zsr_registered_free(struct zsr_registered *memory);
+
+// As zsr_producer_attach(), with `count` regions of memory that layouts name, at most 16. The member's rings have to be in memory of the
+// kind `layouts` (`memory: layouts` in the topology).
+//
+// Ownership: as zsr_producer_attach(); `regions` stay the caller's, and may be freed.
+// Blocks: as zsr_producer_attach().
+// Threads: any.
+// Errors: as zsr_producer_attach(); ZSR_ERROR_RING also when the rings have no layouts.
+zsr_status zsr_producer_attach_registered(const char *flow,
+                                          const struct zsr_options *options,
+                                          const struct zsr_registered *const *regions,
+                                          size_t count,
+                                          struct zsr_producer **producer);
+
+// Pushes the records of a layout as one item to `consumer`, behind all that was pushed to it before: ZSR_TO_KEY where there is only one,
+// or a number from 0 in the flow's order. Nothing is copied: the NIC reads the records where they lie.
+//
+// Ownership: `layout` stays the caller's, and what it names must not change until zsr_producer_was_taken() of `*ticket`, which may be
+// NULL.
+// Blocks: as zsr_producer_push().
+// Threads: any, one call with a handle at a time.
+// Errors: as zsr_producer_push(). ZSR_ERROR_INVALID also for a layout that makes no sense, leaves registered memory, or doesn't fit an item.
+zsr_status zsr_producer_lay_out(struct zsr_producer *producer,
+                                int32_t consumer,
+                                const struct zsr_layout *layout,
+                                int64_t timeout_us,
+                                struct zsr_ticket *ticket);
+
+// Whether the memory of an item may change: `*taken` is 1 then, else 0.
+//
+// Ownership: `ticket` stays the caller's.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY, ZSR_ERROR_RING.
+zsr_status zsr_producer_was_taken(struct zsr_producer *producer,
+                                  const struct zsr_ticket *ticket,
+                                  int32_t *taken);
 
 // Takes all rings of a producer of `flow`.
 //

@@ -96,6 +96,62 @@ inline bool barrier(const std::string &name, std::uint32_t participants, const o
     return check(zsr_barrier(name.c_str(), participants, timeout_us, &o)) == ZSR_OK;
 }
 
+// Zeroed memory that a NIC on this machine can read, for layouts.
+class registered {
+public:
+    explicit registered(std::size_t length) {
+        zsr_registered *memory = nullptr;
+        check(zsr_registered_new(length, &memory));
+        memory_.reset(memory);
+    }
+    // Its bytes from `offset` on, as elements.
+    template <class T> T *at(std::size_t offset = 0) const noexcept {
+        static_assert(std::is_trivially_copyable_v<T>, "its bytes are what is sent");
+        return reinterpret_cast<T *>(static_cast<char *>(zsr_registered_begin(get())) + offset);
+    }
+    zsr_registered *get() const noexcept { return memory_.get(); }
+
+private:
+    struct free {
+        void operator()(zsr_registered *m) const noexcept { zsr_registered_free(m); }
+    };
+    std::unique_ptr<zsr_registered, free> memory_;
+};
+
+// A column of a layout whose rows are `stride` elements apart.
+template <class T> zsr_layout_column column(const T *first, std::uint64_t stride = 1) noexcept {
+    return {first, stride * sizeof(T), static_cast<std::uint32_t>(sizeof(T))};
+}
+
+// `count` rows, the first `frequency` of every `period`, from row `start` on.
+inline zsr_layout rows(std::uint32_t count, std::uint64_t start = 0, std::uint64_t period = 1, std::uint64_t frequency = 1) noexcept {
+    zsr_layout layout{};
+    layout.rows = ZSR_ROWS_EVERY;
+    layout.count = count;
+    layout.start = start;
+    layout.period = period;
+    layout.frequency = frequency;
+    return layout;
+}
+
+// Rows whose bits are set, of `count` bits in registered memory. The first bit is row `start`'s.
+inline zsr_layout chosen(const std::uint8_t *bits, std::uint32_t count, std::uint64_t start = 0) noexcept {
+    zsr_layout layout = rows(count, start);
+    layout.rows = ZSR_ROWS_CHOSEN;
+    layout.by = bits;
+    return layout;
+}
+
+// Rows of these numbers, in registered memory.
+template <class T> zsr_layout listed(const T *numbers, std::uint32_t count) noexcept {
+    static_assert(std::is_unsigned_v<T> && (sizeof(T) == 4 || sizeof(T) == 8), "numbers of rows");
+    zsr_layout layout = rows(count);
+    layout.rows = ZSR_ROWS_LISTED;
+    layout.by = numbers;
+    layout.width = sizeof(T);
+    return layout;
+}
+
 // The pushing side of one member of a flow. One that is destroyed before close() or leave() leaves: the stream does not end.
 class producer {
 public:
@@ -104,6 +160,28 @@ public:
         zsr_producer *p = nullptr;
         check(zsr_producer_attach(flow.c_str(), &o, &p));
         producer_.reset(p);
+    }
+    // With memory that layouts name, which may be destroyed before the producer.
+    producer(const std::string &flow, const std::vector<const registered *> &regions, const options &with = {}) {
+        zsr_options o = with.get();
+        zsr_producer *p = nullptr;
+        std::vector<const zsr_registered *> memory;
+        for (const registered *region : regions) memory.push_back(region ? region->get() : nullptr);
+        check(zsr_producer_attach_registered(flow.c_str(), &o, memory.data(), memory.size(), &p));
+        producer_.reset(p);
+    }
+
+    // Rows of these columns as one item, without a copy. They must not change until was_taken(). False: no room in time.
+    bool lay_out(zsr_layout rows, const std::vector<zsr_layout_column> &columns, zsr_ticket *ticket = nullptr,
+                 std::int32_t consumer = ZSR_TO_KEY, std::int64_t timeout_us = ZSR_FOREVER) {
+        rows.columns = columns.data();
+        rows.column_count = columns.size();
+        return check(zsr_producer_lay_out(get(), consumer, &rows, timeout_us, ticket)) == ZSR_OK;
+    }
+    bool was_taken(const zsr_ticket &ticket) {
+        std::int32_t taken = 0;
+        check(zsr_producer_was_taken(get(), &ticket, &taken));
+        return taken != 0;
     }
 
     // Waits for room as long as it takes.

@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use zsr::{Cancel, FlowProducer};
+use zsr::layouts::Registered;
+use zsr::{Cancel, FlowProducer, Options};
 
 use crate::attach::{read, zsr_options};
 use crate::columns::{Described, zsr_column};
@@ -14,8 +15,8 @@ use crate::status::zsr_status::{self, *};
 /// The pushing side of one member of a flow.
 pub struct zsr_producer(Handle<Pushing>);
 
-struct Pushing {
-    flow: FlowProducer,
+pub(crate) struct Pushing {
+    pub(crate) flow: FlowProducer,
     described: Described,
     cancel: Cancel,
 }
@@ -24,7 +25,7 @@ struct Pushing {
 ///
 /// # Safety
 /// `producer` is null, or came from an attach and was not ended.
-unsafe fn within(
+pub(crate) unsafe fn within(
     producer: *const zsr_producer,
     work: impl FnOnce(&mut Pushing) -> Result<zsr_status, Fault>,
 ) -> zsr_status {
@@ -60,19 +61,33 @@ pub unsafe extern "C" fn zsr_producer_attach(
 ) -> zsr_status {
     call(|| {
         // SAFETY: the caller's promises: room for a pointer, a text, options.
-        let (flow, attach) = unsafe {
-            put(producer, "producer", std::ptr::null_mut())?;
-            (text(flow, "flow")?, read(options)?)
-        };
-        let flow = flow.ok_or_else(|| invalid("flow is null"))?;
-        let cancel = attach.options.cancel.clone();
-        let flow = FlowProducer::attach(attach.contact, flow, &attach.options)?;
-        let described = Described::new(flow.member(), flow.schema());
-        let attached = Box::new(zsr_producer(Handle::new(Pushing { flow, described, cancel })));
-        // SAFETY: as above.
-        unsafe { put(producer, "producer", Box::into_raw(attached)) }?;
-        Ok(ZSR_OK)
+        unsafe { attach(flow, options, Vec::new(), producer) }
     })
+}
+
+/// Attaches, with memory that layouts name.
+///
+/// # Safety
+/// As [`zsr_producer_attach`].
+pub(crate) unsafe fn attach(
+    flow: *const c_char,
+    options: *const zsr_options,
+    registered: Vec<Registered>,
+    producer: *mut *mut zsr_producer,
+) -> Result<zsr_status, Fault> {
+    // SAFETY: by contract.
+    let (flow, attach) = unsafe {
+        put(producer, "producer", std::ptr::null_mut())?;
+        (text(flow, "flow")?, read(options)?)
+    };
+    let flow = flow.ok_or_else(|| invalid("flow is null"))?;
+    let cancel = attach.options.cancel.clone();
+    let flow = FlowProducer::attach(attach.contact, flow, &Options { registered, ..attach.options })?;
+    let described = Described::new(flow.member(), flow.schema());
+    let attached = Box::new(zsr_producer(Handle::new(Pushing { flow, described, cancel })));
+    // SAFETY: as above.
+    unsafe { put(producer, "producer", Box::into_raw(attached)) }?;
+    Ok(ZSR_OK)
 }
 
 /// The member that it is.

@@ -36,6 +36,14 @@ use zsr_ring::memory::{Memory, MemoryError, SharedMemory};
 
 pub use zsr_ring::layout::{At, Column, Layout, LayoutError, MOST_COLUMNS, Piece, Rows};
 
+/// Where `address` of this process is in registered memory.
+pub fn find(regions: &[Registered], address: *const u8) -> Option<At> {
+    regions.iter().zip(0..).find_map(|(memory, region)| {
+        let offset = (address as usize).checked_sub(memory.as_ptr() as usize)?;
+        (offset < memory.len()).then_some(At { region, offset: offset as u64 })
+    })
+}
+
 /// Memory of this program that a NIC on this machine can read. Clones are the same memory, which is given back when the last of them, and
 /// the last item that names it, is gone.
 #[derive(Clone, Debug)]

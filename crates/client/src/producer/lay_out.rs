@@ -20,7 +20,25 @@ pub struct Ticket {
     items: u64,
 }
 
+/// For languages that keep it as numbers.
+impl From<Ticket> for [u64; 2] {
+    fn from(ticket: Ticket) -> Self {
+        [ticket.lane.into(), ticket.items]
+    }
+}
+
+impl From<[u64; 2]> for Ticket {
+    fn from([lane, items]: [u64; 2]) -> Self {
+        Ticket { lane: lane as u32, items }
+    }
+}
+
 impl FlowProducer {
+    /// The memory that it has registered.
+    pub fn registered(&self) -> &[Registered] {
+        &self.options.registered
+    }
+
     /// Pushes the records of a layout, which stay where they are in [registered](crate::Options::registered) memory, as one item to one
     /// consumer, behind all that was pushed to it before. Waits for room as `wait` says; `None`: there was none.
     ///
