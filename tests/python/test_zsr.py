@@ -343,6 +343,14 @@ def test_the_example_counts_all(flow):
     assert said.returncode == 0 and "16000000 bytes" in said.stdout and "the prices' sum is 500000.0" in said.stdout, said.stdout + said.stderr
 
 
+def test_the_example_hands_over_all_blocks(flow):
+    flow.source = "h3"
+    name = flow("--item-size", "1MiB", "--ring-size", "8MiB")
+    example = os.path.join(os.environ["EXAMPLES"], "blocks.py")
+    said = subprocess.run([sys.executable, example, name], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0 and "7056 pages of 16384 bytes by 192 layouts" in said.stdout, said.stdout + said.stderr
+
+
 def test_a_controller_at_an_address_wants_a_certificate(flow):
     name = flow("--item-size", "64")
     runtime = os.environ["XDG_RUNTIME_DIR"]
