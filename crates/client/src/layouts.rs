@@ -34,7 +34,7 @@ use std::sync::Arc;
 use zsr_ring::ByteOrder;
 use zsr_ring::memory::{Memory, MemoryError, SharedMemory};
 
-pub use zsr_ring::layout::{At, Column, Layout, LayoutError, MOST_COLUMNS, Piece, Rows};
+pub use zsr_ring::layout::{At, Column, Layout, LayoutError, MOST_COLUMNS, Piece, Rows, divides};
 
 /// Where `address` of this process is in registered memory.
 pub fn find(regions: &[Registered], address: *const u8) -> Option<At> {

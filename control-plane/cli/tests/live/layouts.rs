@@ -70,6 +70,13 @@ fn rows_of_columns_go_to_two_consumers_and_memory_is_free_when_they_were_taken()
     let schema = Schema::parse("key:u64,note:u32").expect("a schema");
     let options = Options { registered: vec![table.clone()], schema: Some(schema), ..Options::default() };
     let mut producer = FlowProducer::attach(&place, "f", &options).expect("a producer");
+    // Nothing is pushed unless each row goes to one consumer.
+    let half = |start, count| Rows::Every { start, period: 2, frequency: 1, count };
+    let refused = [half(0, 50), half(1, 49)].map(|rows| Layout::new(rows, columns));
+    let refused = producer.lay_out_each(&refused, 100, Wait::No).expect_err("a row is missing").to_string();
+    assert!(refused.contains("row 99 is in none of the layouts"), "{refused}");
+    let refused = producer.lay_out_each(&[Layout::new(half(0, 1), columns)], 1, Wait::No).expect_err("one");
+    assert!(refused.to_string().contains("1 layouts for 2 consumers"), "{refused}");
     // Rows lie in items of at most 1,362 records; consumers get every other row. Pushed rows come between, in order.
     let mut expected = [Vec::new(), Vec::new()];
     let mut tickets = Vec::new();
@@ -85,7 +92,13 @@ fn rows_of_columns_go_to_two_consumers_and_memory_is_free_when_they_were_taken()
             expected.push(pushed);
         }
     }
-    assert_eq!(producer.counts().records(), ROWS + 8);
+    let each = [half(0, 50), half(1, 50)].map(|rows| Layout::new(rows, columns));
+    tickets.extend(producer.lay_out_each(&each, 100, Wait::Forever).expect("laid out"));
+    for (consumer, expected) in (0..).zip(&mut expected) {
+        expected.extend((0..50).map(|n| record(consumer + 2 * n)));
+    }
+    assert_eq!(tickets.len(), 10);
+    assert_eq!(producer.counts().records(), ROWS + 8 + 100);
     producer.flush().expect("flushed");
     for ticket in &tickets {
         wait_for(|| producer.was_taken(ticket).expect("a sound ring"));

@@ -10,7 +10,7 @@ use zsr_ring::segment::SegmentPushError;
 use super::put::{To, Until, Wait};
 use super::{FlowProducer, Lane};
 use crate::error::ProgramError;
-use crate::layouts::{Layout, LayoutError, Registered};
+use crate::layouts::{Layout, LayoutError, Registered, divides};
 
 /// An item that was laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,35 @@ impl FlowProducer {
         self.counts.add(records.into(), u64::from(records) * layout.row_size());
         let Lane { number, writer, .. } = &self.lanes[lane];
         Ok(Some(Ticket { lane: *number, items: writer.segments_pushed() }))
+    }
+
+    /// Divides the first `rows` rows of a table among the consumers of a shuffle: one layout for each, in the flow's order. All is checked
+    /// before anything is pushed: each row has to go to one consumer.
+    ///
+    /// # Errors
+    /// As [`lay_out`](Self::lay_out); [`LayoutError::Twice`], [`LayoutError::Missing`], [`LayoutError::NoSuchRow`],
+    /// [`LayoutError::Consumers`]. When `wait` is over, the first consumers may have theirs: tickets say which.
+    pub fn lay_out_each(
+        &mut self,
+        layouts: &[Layout],
+        rows: u32,
+        wait: Wait,
+    ) -> Result<Vec<Ticket>, ProgramError> {
+        let refused = |why| ProgramError::from(SegmentPushError::Layout(why));
+        if layouts.len() != self.consumers() {
+            let consumers = self.consumers();
+            return Err(refused(LayoutError::Consumers { layouts: layouts.len(), consumers }));
+        }
+        let regions: Vec<Arc<dyn Memory>> = self.options.registered.iter().map(Registered::memory).collect();
+        divides(layouts, rows, &regions).map_err(refused)?;
+        let mut tickets = Vec::with_capacity(layouts.len());
+        for (consumer, layout) in layouts.iter().enumerate() {
+            match self.lay_out(layout, To::Consumer(consumer), wait)? {
+                Some(ticket) => tickets.push(ticket),
+                None => break,
+            }
+        }
+        Ok(tickets)
     }
 
     /// Whether an item was taken out of the producer's ring, by a fresh look: the memory that its layout names may change. An item of a ring

@@ -194,7 +194,9 @@ impl Laid {
             RowNumbers::Every { start, period, frequency } => {
                 let (mut group, mut member) = (first as u64 / frequency, first as u64 % frequency);
                 for _ in 0..rows {
-                    gather.row((start + group * period + member) as usize);
+                    // Rows go round where all of them have the same bytes, by a stride of 0. Others are in memory.
+                    let row = start.wrapping_add(group.wrapping_mul(period)).wrapping_add(member);
+                    gather.row(row as usize);
                     member += 1;
                     if member == frequency {
                         (group, member) = (group + 1, 0);
@@ -204,7 +206,7 @@ impl Laid {
             RowNumbers::Chosen { start, bits, len } => {
                 let mut left = rows;
                 Bits { bits, len }.each_from(first as u32, |bit| {
-                    gather.row((start + u64::from(bit)) as usize);
+                    gather.row(start.wrapping_add(bit.into()) as usize);
                     left -= 1;
                     left > 0
                 });

@@ -34,26 +34,13 @@ pub(crate) fn encode(
     if needs > item.len() {
         return Err(LayoutError::ItemTooSmall { columns, needs, item: item.len() });
     }
+    check_rows(&layout.rows, regions)?;
     let (kind, count, numbers, source) = match layout.rows {
-        Rows::Every { start, period, frequency, count } => {
-            if frequency == 0 || frequency > period {
-                return Err(LayoutError::Period { frequency, period });
-            }
-            (1, count, [start, period, frequency], None)
-        }
+        Rows::Every { start, period, frequency, count } => (1, count, [start, period, frequency], None),
         Rows::Chosen { start, at, bits } => {
-            let bytes = u64::from(bits).div_ceil(8);
-            fits(regions, at, 0, 1, bytes, Piece::Bitmap)?;
             (2, set_bits(regions, at, bits), [start, u64::from(bits), 0], Some(at))
         }
-        Rows::Listed { at, width, count } => {
-            if width != 4 && width != 8 {
-                return Err(LayoutError::Listed(width));
-            }
-            let bytes = u64::from(width) * u64::from(count);
-            fits(regions, at, 0, 1, bytes, Piece::List)?;
-            (3 | u64::from(width) << 16, count, [0; 3], Some(at))
-        }
+        Rows::Listed { at, width, count } => (3 | u64::from(width) << 16, count, [0; 3], Some(at)),
     };
     if count == 0 {
         return Err(LayoutError::Empty);
@@ -86,6 +73,21 @@ pub(crate) fn encode(
         to.copy_from_slice(&word.to_le_bytes());
     });
     Ok(Encoded { count, used: used as u32 })
+}
+
+/// Whether the rows make sense, and what they name is in memory. Numbers in lists are not looked at.
+pub(super) fn check_rows(rows: &Rows, regions: &Regions) -> Result<(), LayoutError> {
+    match *rows {
+        Rows::Every { period, frequency, .. } if frequency == 0 || frequency > period => {
+            Err(LayoutError::Period { frequency, period })
+        }
+        Rows::Every { .. } => Ok(()),
+        Rows::Chosen { at, bits, .. } => fits(regions, at, 0, 1, u64::from(bits).div_ceil(8), Piece::Bitmap),
+        Rows::Listed { width, .. } if width != 4 && width != 8 => Err(LayoutError::Listed(width)),
+        Rows::Listed { at, width, count } => {
+            fits(regions, at, 0, 1, u64::from(width) * u64::from(count), Piece::List)
+        }
+    }
 }
 
 /// The largest row number, where the layout says it. Of chosen rows, that of the last bit.

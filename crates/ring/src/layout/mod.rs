@@ -27,6 +27,7 @@
 //! | 5, 6 | region, and offset there, of bits or list |
 //! | 7 … | for each column: offset in its region, stride, region and width << 32 |
 
+mod cover;
 mod decoded;
 mod encode;
 #[cfg(all(test, not(feature = "loom")))]
@@ -37,6 +38,7 @@ use std::sync::Arc;
 
 use crate::memory::Memory;
 
+pub use cover::divides;
 pub use decoded::{Laid, LayoutFault};
 pub(crate) use encode::{Encoded, encode};
 
@@ -222,6 +224,38 @@ pub enum LayoutError {
         needs: usize,
         /// Bytes of an item.
         item: usize,
+    },
+    /// Two consumers would get a row.
+    #[error("row {row} is in layout {layout}, and in one before it: each row goes to one consumer")]
+    Twice {
+        /// The second layout's number, from 0.
+        layout: usize,
+        /// The row.
+        row: u64,
+    },
+    /// No consumer would get a row.
+    #[error("row {row} is in none of the layouts: each row goes to one consumer")]
+    Missing {
+        /// The row.
+        row: u32,
+    },
+    /// The table has fewer rows.
+    #[error("layout {layout} has row {row}, and the table has {rows} rows, from 0")]
+    NoSuchRow {
+        /// The layout's number, from 0.
+        layout: usize,
+        /// The row.
+        row: u64,
+        /// Of the table.
+        rows: u32,
+    },
+    /// Not one layout for each consumer.
+    #[error("{layouts} layouts for {consumers} consumers: expected one for each")]
+    Consumers {
+        /// Layouts.
+        layouts: usize,
+        /// Consumers.
+        consumers: usize,
     },
     /// Records of another size than the producer's.
     #[error("the layout's rows have {got} B, the producer's records have {expected}")]

@@ -181,6 +181,54 @@ fn a_nic_does_not_follow_what_leaves_the_regions_or_has_changed() {
 }
 
 #[test]
+fn rows_without_a_stride_are_all_the_same_wherever_they_begin() {
+    let regions = [region(64, 1)];
+    let column = Column { at: At { region: 0, offset: 60 }, stride: 0, width: 4 };
+    put(&regions[0], 0, &[0xff]);
+    for rows in [
+        Rows::Every { start: u64::MAX, period: u64::MAX, frequency: 3, count: 9 },
+        Rows::Chosen { start: u64::MAX, at: At { region: 0, offset: 0 }, bits: 8 },
+    ] {
+        let item = pushed(&Layout::new(rows, [column]), &regions, 0).expect("in the region");
+        let seen = gathered(&item, &regions, 10).expect("in the region");
+        let (header, records) = Header::parse(&seen).expect("a segment");
+        let one: Vec<u8> = (0..4).map(|b| byte(&regions, column.at, b)).collect();
+        assert_eq!(records, one.repeat(header.count as usize));
+    }
+}
+
+#[test]
+fn layouts_divide_a_table_or_it_is_said_which_row_they_do_not() {
+    let regions = [region(1000, 1)];
+    let of = |rows| Layout::new(rows, [Column { at: At { region: 0, offset: 0 }, stride: 1, width: 1 }]);
+    let every = |start, frequency, count| of(Rows::Every { start, period: 3, frequency, count });
+    let said = |layouts: &[Layout]| divides(layouts, 100, &regions).map_err(|e| e.to_string());
+    assert_eq!(said(&[every(0, 1, 34), every(1, 2, 66)]), Ok(()));
+    assert_eq!(said(&[of(Rows::all(0, 100)), of(Rows::all(0, 0))]), Ok(()));
+    let twice = said(&[every(0, 1, 34), every(0, 2, 66)]).expect_err("an overlap");
+    assert!(twice.contains("row 0 is in layout 1, and in one before"), "{twice}");
+    let missing = said(&[every(0, 1, 34), every(1, 2, 65)]).expect_err("a hole");
+    assert!(missing.contains("row 98 is in none"), "{missing}");
+    let far = said(&[every(0, 1, 35), every(1, 2, 66)]).expect_err("a row too many");
+    assert!(far.contains("layout 0 has row 102, and the table has 100"), "{far}");
+    let endless = said(&[of(Rows::Every { start: u64::MAX, period: u64::MAX, frequency: 1, count: 2 })]);
+    assert!(endless.expect_err("far away").contains("layout 0 has row"));
+    // Bits and numbers that complement each other.
+    put(&regions[0], 0, &[0b0101_0101; 12]);
+    put(&regions[0], 12, &[0b0101]);
+    let chosen = of(Rows::Chosen { start: 0, at: At { region: 0, offset: 0 }, bits: 100 });
+    for (n, row) in (1..100_u32).step_by(2).enumerate() {
+        put(&regions[0], 100 + 4 * n, &row.to_ne_bytes());
+    }
+    let listed = |count| of(Rows::Listed { at: At { region: 0, offset: 100 }, width: 4, count });
+    assert_eq!(said(&[chosen.clone(), listed(50)]), Ok(()));
+    assert!(said(&[listed(49), chosen.clone()]).expect_err("a hole").contains("row 99 is in none"));
+    assert!(
+        said(&[chosen, listed(300)]).expect_err("no memory").contains("the list of rows ends 300 B behind")
+    );
+}
+
+#[test]
 fn memory_can_be_shared_with_an_agent() {
     let shared: Arc<dyn Memory> = Arc::new(SharedMemory::create(5000, ByteOrder::NATIVE).expect("memory"));
     let file = shared.file().expect("a descriptor").try_clone_to_owned().expect("a copy");
