@@ -140,6 +140,7 @@ impl Controller {
                     // Changes since the last stream ended.
                     self.check_rings_of(host).await;
                     self.close_strays_of(host).await;
+                    self.abort_failed_of(host);
                     let mut stream = stream.into_inner();
                     while let Ok(Some(event)) = stream.message().await {
                         match event.event {
@@ -167,6 +168,15 @@ impl Controller {
                     }
                     tokio::time::sleep(AGAIN).await;
                 }
+            }
+        }
+    }
+
+    /// Programs of flows that have failed are told so again: the agent, or the controller of that time, may not have heard or said it.
+    fn abort_failed_of(&self, host: &str) {
+        for flow in self.list_flows() {
+            if let Some(why) = &flow.failed {
+                self.0.agents.abort(flow.rings().filter(|ring| ring.host == host), why);
             }
         }
     }
