@@ -30,11 +30,12 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use zsr_ring::ByteOrder;
 use zsr_ring::memory::{Memory, MemoryError, SharedMemory};
 
-pub use zsr_ring::layout::{At, Column, Layout, LayoutError, MOST_COLUMNS, Piece, Rows, divides};
+pub use zsr_ring::layout::{At, Column, Layout, LayoutError, MOST_COLUMNS, Piece, Rows, check, divides};
 
 /// Where `address` of this process is in registered memory.
 pub fn find(regions: &[Registered], address: *const u8) -> Option<At> {
@@ -75,8 +76,26 @@ impl Registered {
         let len = self.len();
         let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= len);
         assert!(fits, "{} B at {offset} leave registered memory of {len} B", bytes.len());
-        // SAFETY: in bounds, as was checked; nobody has a reference into it.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.as_ptr().add(offset), bytes.len()) }
+        // Other threads may write the same bytes: atomics make that no more than a muddle.
+        let (words, rest) = bytes.as_chunks::<8>();
+        for (n, word) in words.iter().enumerate() {
+            // SAFETY: in bounds, as was checked.
+            let at = unsafe { self.as_ptr().add(offset + 8 * n) };
+            if at.cast::<AtomicU64>().is_aligned() {
+                // SAFETY: as above, and aligned.
+                unsafe { AtomicU64::from_ptr(at.cast()) }.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            } else {
+                self.write_bytes(offset + 8 * n, word);
+            }
+        }
+        self.write_bytes(offset + 8 * words.len(), rest);
+    }
+
+    fn write_bytes(&self, offset: usize, bytes: &[u8]) {
+        for (n, byte) in bytes.iter().enumerate() {
+            // SAFETY: the caller has checked that they are in bounds; bytes are always aligned.
+            unsafe { AtomicU8::from_ptr(self.as_ptr().add(offset + n)) }.store(*byte, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {

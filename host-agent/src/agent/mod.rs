@@ -31,6 +31,7 @@ use crate::memory::{Memories, MemoryRefusal};
 use crate::nic::{NicBackend, NicInfo, QpTarget, RingPart};
 use zsr_api::{machine::Machine, word};
 use zsr_ring::doorbell::Doorbell;
+use zsr_ring::layout::SMALLEST_ITEM;
 use zsr_ring::memory::MemoryKind;
 use zsr_ring::{ByteOrder, Cancel, Consumer, Lease, Producer, Ring, RingSpec, Role};
 use zsr_tls::Doings;
@@ -348,6 +349,12 @@ impl Agent {
         let epoch = id as u16;
         if memory != memory.of_ring(role == Role::Producer) {
             let message = format!("only producer rings are in memory of the kind `{memory}`");
+            return Err(AgentError::Argument { name, message });
+        }
+        if memory == MemoryKind::Layouts && item_size < SMALLEST_ITEM.into() {
+            let message = format!(
+                "items of {item_size} B are too small for layouts: expected {SMALLEST_ITEM} B or more"
+            );
             return Err(AgentError::Argument { name, message });
         }
         let memory = match self.0.memories.for_ring(memory, spec) {

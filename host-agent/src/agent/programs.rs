@@ -67,8 +67,8 @@ impl Agent {
                 // Programs take rings under this lock, and register memory behind that.
                 let _table = self.lock();
                 if !info.ring.has_producer() && info.ring.snapshot().fill() == 0 {
-                    // No item names memory of a program that has left. Never fails, as nothing is added.
-                    let _ = layouts.register(Vec::new(), true);
+                    // No item names memory of a program that has left.
+                    layouts.register(Vec::new(), true);
                 }
             }
             info.ring.begun().look(|| info.ring.snapshot().tail.counter);
@@ -194,6 +194,12 @@ impl Agent {
                  topology"
             ));
         }
+        let drained = || info.ring.snapshot().fill() == 0;
+        if let Some(layouts) = layouts {
+            self.room_for(regions)
+                .and_then(|()| layouts.accepts(regions, drained()))
+                .map_err(|why| format!("ring `{name}`: {why}"))?;
+        }
         let file = info.ring.memory().file();
         let file =
             file.ok_or_else(|| format!("ring `{name}` lies in memory that only its agent can reach"))?;
@@ -201,16 +207,22 @@ impl Agent {
         let bell = self.bell_of(&info);
         let (info, lease) = self.lease(name, program).map_err(|e| self.refusal(&info, &e))?;
         self.0.passes.used(info.id, &attach.pass);
-        let Some(layouts) = info.ring.memory().layouts() else {
-            return Ok(Admitted { info, lease, file, bell, layouts: None });
-        };
         let drained = info.ring.snapshot().fill() == 0;
-        match layouts.register(std::mem::take(regions), drained) {
-            Ok(first) => Ok(Admitted { info, lease, file, bell, layouts: Some(first) }),
-            Err(why) => {
-                self.ended(&info, lease, true, program);
-                Err(format!("ring `{name}`: {why}"))
-            }
+        let layouts = info.ring.memory().layouts();
+        let layouts = layouts.map(|layouts| layouts.register(std::mem::take(regions), drained));
+        Ok(Admitted { info, lease, file, bell, layouts })
+    }
+
+    /// Whether a program may register so much memory here: at most what rings have left of the agent's limit.
+    fn room_for(&self, regions: &[Arc<dyn Memory>]) -> Result<(), String> {
+        let Some(limit) = self.0.memory_limit else { return Ok(()) };
+        let wanted: u64 = regions.iter().map(|memory| memory.len() as u64).sum();
+        let left = limit.saturating_sub(self.lock().bytes);
+        match wanted <= left {
+            true => Ok(()),
+            false => Err(format!(
+                "{wanted} B of memory are too much to register: of this agent's limit of {limit} B, {left} B are left"
+            )),
         }
     }
 
@@ -287,6 +299,13 @@ fn regions(attach: &proto::Attach, files: Vec<OwnedFd>) -> Result<Vec<Arc<dyn Me
         ));
     }
     let open = |(bytes, file): (&u64, OwnedFd)| {
+        // The NIC must not be the one that makes its pages.
+        let there = rustix::fs::fstat(&file).map_or(0, |stat| stat.st_blocks as u64 * 512);
+        if there < *bytes {
+            return Err(format!(
+                "ring `{name}`: {bytes} B of memory are to be registered, of which only {there} B have pages (fallocate)"
+            ));
+        }
         let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
         let memory = SharedMemory::open(file, bytes, ByteOrder::NATIVE);
         memory.map(|memory| Arc::new(memory) as Arc<dyn Memory>).map_err(|e| format!("ring `{name}`: {e}"))

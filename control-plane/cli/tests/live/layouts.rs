@@ -73,9 +73,12 @@ fn rows_of_columns_go_to_two_consumers_and_memory_is_free_when_they_were_taken()
     // Nothing is pushed unless each row goes to one consumer.
     let half = |start, count| Rows::Every { start, period: 2, frequency: 1, count };
     let refused = [half(0, 50), half(1, 49)].map(|rows| Layout::new(rows, columns));
-    let refused = producer.lay_out_each(&refused, 100, Wait::No).expect_err("a row is missing").to_string();
+    let mut given = Vec::new();
+    let refused = producer.lay_out_each(&refused, 100, Wait::No, &mut given).expect_err("a row is missing");
+    let refused = refused.to_string();
     assert!(refused.contains("row 99 is in none of the layouts"), "{refused}");
-    let refused = producer.lay_out_each(&[Layout::new(half(0, 1), columns)], 1, Wait::No).expect_err("one");
+    let one = [Layout::new(half(0, 1), columns)];
+    let refused = producer.lay_out_each(&one, 1, Wait::No, &mut given).expect_err("one");
     assert!(refused.to_string().contains("1 layouts for 2 consumers"), "{refused}");
     // Rows lie in items of at most 1,362 records; consumers get every other row. Pushed rows come between, in order.
     let mut expected = [Vec::new(), Vec::new()];
@@ -93,12 +96,21 @@ fn rows_of_columns_go_to_two_consumers_and_memory_is_free_when_they_were_taken()
         }
     }
     let each = [half(0, 50), half(1, 50)].map(|rows| Layout::new(rows, columns));
-    tickets.extend(producer.lay_out_each(&each, 100, Wait::Forever).expect("laid out"));
+    let long = [half(0, 2000), half(1, 2000)].map(|rows| Layout::new(rows, columns));
+    let refused = producer.lay_out_each(&long, 4000, Wait::No, &mut given).expect_err("too long").to_string();
+    assert!(refused.contains("2000 rows of 12 B don't fit an item") && given.is_empty(), "{refused}");
+    assert!(producer.lay_out_each(&each, 100, Wait::Forever, &mut given).expect("laid out"));
+    tickets.extend(given.drain(..).flatten());
+    // A consumer may get none.
+    let all = [Layout::new(Rows::all(0, 7), columns), Layout::new(Rows::all(0, 0), columns)];
+    assert!(producer.lay_out_each(&all, 7, Wait::Forever, &mut given).expect("laid out"));
+    assert!(given[0].is_some() && given[1].is_none());
     for (consumer, expected) in (0..).zip(&mut expected) {
         expected.extend((0..50).map(|n| record(consumer + 2 * n)));
     }
+    expected[0].extend((0..7).map(record));
     assert_eq!(tickets.len(), 10);
-    assert_eq!(producer.counts().records(), ROWS + 8 + 100);
+    assert_eq!(producer.counts().records(), ROWS + 8 + 100 + 7);
     producer.flush().expect("flushed");
     for ticket in &tickets {
         wait_for(|| producer.was_taken(ticket).expect("a sound ring"));
@@ -198,5 +210,59 @@ fn what_leaves_registered_memory_fails_the_flow_and_nothing_of_it_comes() {
         }
     };
     assert!(matches!(failed, ProgramError::Failed { .. }), "{failed}");
+    system.down();
+}
+
+#[test]
+fn memory_is_not_free_while_its_item_waits_for_a_slow_or_leaving_consumer() {
+    let system = System::up(HOSTS);
+    // Two items fit each ring.
+    create(&system, "f", "h1", &["--ring-size", "32KiB"]);
+    let place = Place::at(system.root().join("s"));
+    let at = |member: &str| Options { member: Some(member.into()), ..Options::default() };
+    let mut b = FlowConsumer::attach(&place, "f", &at("b")).expect("a consumer");
+    let mut c = FlowConsumer::attach(&place, "f", &at("c")).expect("a consumer");
+    let (table, columns) = table();
+    let options = Options { registered: vec![table], ..Options::default() };
+    let attach = || FlowProducer::attach(&place, "f", &options).expect("a producer");
+    let mut pushed = 0..;
+    let mut next = || Layout::new(Rows::all(pushed.next().expect("endless"), 1), columns);
+    let mut lay_out = |producer: &mut FlowProducer, consumer| {
+        let ticket = producer.lay_out(&next(), To::Consumer(consumer), Wait::Forever).expect("laid out");
+        ticket.expect("as long as it takes")
+    };
+    // Two items come to lie in the consumer's ring, two wait.
+    let mut first = attach();
+    let tickets: Vec<_> = (0..4).map(|_| lay_out(&mut first, 0)).collect();
+    wait_for(|| first.was_taken(&tickets[1]).expect("a sound ring"));
+    assert!(!first.was_taken(&tickets[2]).expect("a sound ring"));
+    first.leave().expect("left");
+    // The next program's item is behind one of the program before.
+    let mut second = attach();
+    assert!(b.pop().expect("popped").is_some());
+    let ticket = lay_out(&mut second, 0);
+    assert!(!second.was_taken(&ticket).expect("a sound ring"));
+    for _ in 0..4 {
+        assert!(b.pop().expect("popped").is_some());
+    }
+    wait_for(|| second.was_taken(&ticket).expect("a sound ring"));
+
+    // Items to a consumer that is leaving are still read.
+    let tickets: Vec<_> = (0..4).map(|_| lay_out(&mut second, 1)).collect();
+    let mut events = system.events();
+    let mut leaves = system.command(&["flow", "remove-member", "f", "c"]).spawn().expect("it runs");
+    events.next("member-leaving");
+    // The program leaves the ring with its next call that looks.
+    wait_for(|| {
+        second.push_to(b"x", To::Consumer(0), Wait::No).expect("one stays");
+        second.consumers() == 1
+    });
+    assert!(!second.was_taken(&tickets[3]).expect("the controller answers"));
+    for _ in 0..4 {
+        assert!(c.pop().expect("popped").is_some());
+    }
+    assert!(leaves.wait().expect("it ends").success());
+    assert!(second.was_taken(&tickets[3]).expect("the controller answers"));
+    second.close().expect("closed");
     system.down();
 }

@@ -76,6 +76,8 @@ pub struct FlowProducer {
     /// The flow's own routing, or why this program can't compute it. Taken out while it is asked.
     route: Option<Result<KeyRoute, ProgramError>>,
     lanes: Vec<Lane>,
+    /// Rings with layouts to consumers that were leaving, and the numbers of their lanes: the switch may still read from them.
+    left: Vec<(u32, String)>,
     /// How many rings it has had.
     attached: u32,
     /// Of the flow, when it was last looked at.
@@ -117,6 +119,7 @@ impl FlowProducer {
             item_size: found.item_size,
             route: Some(route),
             lanes: Vec::new(),
+            left: Vec::new(),
             attached: 0,
             version: found.version,
             at_once: wants_latency(&found),
@@ -300,6 +303,9 @@ impl FlowProducer {
         if lane.writer.is_aborted() {
             self.lose(lane);
             return Ok(());
+        }
+        if lane.layouts.is_some() {
+            self.left.push((lane.number, lane.ring));
         }
         Ok(lane.writer.into_producer().map(Producer::detach)?)
     }

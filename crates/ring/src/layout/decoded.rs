@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::{At, Column, FIXED, MOST_COLUMNS, PER_COLUMN, Regions};
+use super::{At, Column, FIXED, MOST_BITS, MOST_COLUMNS, PER_COLUMN, Regions};
 use crate::segment::{HEADER_LEN, Header, LAYOUT};
 
 /// A layout that a NIC does not follow.
@@ -58,8 +58,7 @@ enum RowNumbers {
     },
     Chosen {
         start: u64,
-        bits: NonNull<u8>,
-        len: u32,
+        bits: Bits,
     },
     /// Numbers from `limit` on are outside of some column.
     Listed {
@@ -80,8 +79,12 @@ impl Laid {
         mut word: impl FnMut(usize) -> u64,
         regions: &Regions,
     ) -> Result<Option<Self>, LayoutFault> {
+        // Smaller items may end before their first word does.
+        if item_size < HEADER_LEN {
+            return Ok(None);
+        }
         let first = word(0);
-        if item_size < HEADER_LEN || !Header::says_layout(first) {
+        if !Header::says_layout(first) {
             return Ok(None);
         }
         let begin = std::array::from_fn(|n| if n == 0 { first } else { word(n) });
@@ -127,13 +130,12 @@ impl Laid {
                 (RowNumbers::Every { start, period, frequency }, last)
             }
             2 => {
-                let Ok(len) = u32::try_from(period) else {
-                    return Err(LayoutFault::Nonsense("the length of the bitmap"));
-                };
+                let len = u32::try_from(period).ok().filter(|len| *len <= MOST_BITS);
+                let len = len.ok_or(LayoutFault::Nonsense("the length of the bitmap"))?;
                 let bits = place(regions, source, 0, 1, u64::from(len).div_ceil(8))
                     .ok_or_else(|| LayoutFault::Outside("its bitmap".to_owned()))?;
                 let last = u128::from(start) + u128::from(len.max(1) - 1);
-                (RowNumbers::Chosen { start, bits, len }, last)
+                (RowNumbers::Chosen { start, bits: Bits { bits, len, begun: (0, 0) } }, last)
             }
             3 if width == 4 || width == 8 => {
                 let list = place(regions, source, 0, 1, width as u64 * u64::from(count))
@@ -156,8 +158,8 @@ impl Laid {
                 *limit = (*limit).min(behind.checked_div(column.stride).map_or(u64::MAX, |most| most + 1));
             }
         }
-        if let RowNumbers::Chosen { bits, len, .. } = laid.rows {
-            let found = Bits { bits, len }.count();
+        if let RowNumbers::Chosen { bits, .. } = &laid.rows {
+            let found = bits.count();
             if found != count {
                 return Err(LayoutFault::Changed { found, pushed: count });
             }
@@ -174,7 +176,7 @@ impl Laid {
     ///
     /// # Errors
     /// [`LayoutFault`]: a number in a list, or a bitmap, that has changed.
-    pub fn read(&self, from: usize, mut out: &mut [u8]) -> Result<(), LayoutFault> {
+    pub fn read(&mut self, from: usize, mut out: &mut [u8]) -> Result<(), LayoutFault> {
         if let Some(header) = self.header.get(from..) {
             let (to, rest) = out.split_at_mut(header.len().min(out.len()));
             to.copy_from_slice(&header[..to.len()]);
@@ -190,8 +192,8 @@ impl Laid {
         let (first, within) = (skip / self.row_size, skip % self.row_size);
         let rows = (within + records.len()).div_ceil(self.row_size);
         let mut gather = Gather::new(&self.columns, self.row_size, within, records);
-        match self.rows {
-            RowNumbers::Every { start, period, frequency } => {
+        match &mut self.rows {
+            &mut RowNumbers::Every { start, period, frequency } => {
                 let (mut group, mut member) = (first as u64 / frequency, first as u64 % frequency);
                 for _ in 0..rows {
                     // Rows go round where all of them have the same bytes, by a stride of 0. Others are in memory.
@@ -203,9 +205,9 @@ impl Laid {
                     }
                 }
             }
-            RowNumbers::Chosen { start, bits, len } => {
+            RowNumbers::Chosen { start, bits } => {
                 let mut left = rows;
-                Bits { bits, len }.each_from(first as u32, |bit| {
+                bits.each_from(first as u32, |bit| {
                     gather.row(start.wrapping_add(bit.into()) as usize);
                     left -= 1;
                     left > 0
@@ -214,14 +216,15 @@ impl Laid {
                     return Err(LayoutFault::Changed { found: self.count - left as u32, pushed: self.count });
                 }
             }
-            RowNumbers::Listed { list, width, limit } => {
+            &mut RowNumbers::Listed { list, width, limit } => {
                 for n in first..first + rows {
-                    // SAFETY: the list has `count` numbers in its region, and the rows asked for are among them.
+                    // SAFETY: the list has `count` numbers in its region, and the rows asked for are among them. Each is read once, as
+                    // the program may change it between the check and its use.
                     let row = unsafe {
                         let at = list.as_ptr().add(n * width);
                         match width {
-                            4 => u64::from(at.cast::<u32>().read_unaligned()),
-                            _ => at.cast::<u64>().read_unaligned(),
+                            4 => u32::from_ne_bytes(at.cast::<[u8; 4]>().read_volatile()).into(),
+                            _ => u64::from_ne_bytes(at.cast::<[u8; 8]>().read_volatile()),
                         }
                     };
                     if row >= limit {
@@ -331,9 +334,12 @@ impl Placed {
 }
 
 /// A bitmap in registered memory.
+#[derive(Debug, Clone, Copy)]
 struct Bits {
     bits: NonNull<u8>,
     len: u32,
+    /// A byte, and how many bits are set in front of it: about where the last READ response ended.
+    begun: (u32, u32),
 }
 
 impl Bits {
@@ -348,16 +354,28 @@ impl Bits {
     }
 
     fn count(&self) -> u32 {
-        (0..self.len.div_ceil(8)).map(|n| self.byte(n).count_ones()).sum()
+        let words = self.len / 64;
+        let word = |n: u32| {
+            // SAFETY: as in `byte`; all 64 bits are there.
+            let word = unsafe { self.bits.as_ptr().add(8 * n as usize).cast::<[u8; 8]>().read_volatile() };
+            u64::from_ne_bytes(word).count_ones()
+        };
+        let whole: u32 = (0..words).map(word).sum();
+        whole + (words * 8..self.len.div_ceil(8)).map(|n| self.byte(n).count_ones()).sum::<u32>()
     }
 
     /// Calls `take` with the number of each bit that is set, behind the first `skip` of them, as long as it wants more.
-    fn each_from(&self, mut skip: u32, mut take: impl FnMut(u32) -> bool) {
-        for n in 0..self.len.div_ceil(8) {
+    fn each_from(&mut self, skip: u32, mut take: impl FnMut(u32) -> bool) {
+        if skip < self.begun.1 {
+            self.begun = (0, 0);
+        }
+        let mut skip = skip - self.begun.1;
+        for n in self.begun.0..self.len.div_ceil(8) {
             let mut byte = self.byte(n);
-            if byte.count_ones() <= skip {
-                skip -= byte.count_ones();
-                continue;
+            let set = byte.count_ones();
+            if set <= skip {
+                skip -= set;
+                byte = 0;
             }
             while byte != 0 {
                 let bit = byte.trailing_zeros();
@@ -368,6 +386,7 @@ impl Bits {
                     return;
                 }
             }
+            self.begun = (n + 1, self.begun.1 + set);
         }
     }
 }

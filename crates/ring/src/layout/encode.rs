@@ -1,6 +1,6 @@
 //! Checks a layout and writes it into an item.
 
-use super::{At, FIXED, Layout, LayoutError, MOST_COLUMNS, PER_COLUMN, Piece, Regions, Rows};
+use super::{At, FIXED, Layout, LayoutError, MOST_BITS, MOST_COLUMNS, PER_COLUMN, Piece, Regions, Rows};
 use crate::segment::HEADER_LEN;
 
 /// What an item's header has to say of its layout.
@@ -75,6 +75,14 @@ pub(crate) fn encode(
     Ok(Encoded { count, used: used as u32 })
 }
 
+/// Whether a layout could be pushed into items of `item` bytes. Numbers in lists are not looked at.
+///
+/// # Errors
+/// [`LayoutError`].
+pub fn check(layout: &Layout, regions: &Regions, item: u32) -> Result<(), LayoutError> {
+    encode(layout, regions, 0, &mut vec![0; item as usize]).map(drop)
+}
+
 /// Whether the rows make sense, and what they name is in memory. Numbers in lists are not looked at.
 pub(super) fn check_rows(rows: &Rows, regions: &Regions) -> Result<(), LayoutError> {
     match *rows {
@@ -82,6 +90,7 @@ pub(super) fn check_rows(rows: &Rows, regions: &Regions) -> Result<(), LayoutErr
             Err(LayoutError::Period { frequency, period })
         }
         Rows::Every { .. } => Ok(()),
+        Rows::Chosen { bits, .. } if bits > MOST_BITS => Err(LayoutError::Bits(bits)),
         Rows::Chosen { at, bits, .. } => fits(regions, at, 0, 1, u64::from(bits).div_ceil(8), Piece::Bitmap),
         Rows::Listed { width, .. } if width != 4 && width != 8 => Err(LayoutError::Listed(width)),
         Rows::Listed { at, width, count } => {

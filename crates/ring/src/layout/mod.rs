@@ -40,10 +40,15 @@ use crate::memory::Memory;
 
 pub use cover::divides;
 pub use decoded::{Laid, LayoutFault};
+pub use encode::check;
 pub(crate) use encode::{Encoded, encode};
 
 /// Most columns of a layout.
 pub const MOST_COLUMNS: usize = 255;
+/// Most bits of a bitmap: more would hold up the NIC, which counts them for each item.
+pub const MOST_BITS: u32 = 1 << 24;
+/// Smallest items that a layout fits.
+pub const SMALLEST_ITEM: u32 = 128;
 /// Words in front of the columns, and of each column.
 const FIXED: usize = 7;
 const PER_COLUMN: usize = 3;
@@ -177,6 +182,9 @@ pub enum LayoutError {
         /// From group to group.
         period: u64,
     },
+    /// A bitmap that is too long.
+    #[error("a bitmap of {0} rows is too long: expected {MOST_BITS} at most")]
+    Bits(u32),
     /// A list of numbers of another width.
     #[error("numbers in a list are 4 or 8 B wide, not {0}")]
     Listed(u32),

@@ -63,7 +63,7 @@ fn words(item: &[u8]) -> impl FnMut(usize) -> u64 {
 
 /// The item that a NIC makes of a layout, read in pieces of `piece` bytes.
 fn gathered(item: &[u8], regions: &Regions, piece: usize) -> Result<Vec<u8>, LayoutFault> {
-    let laid = Laid::of(item.len(), words(item), regions)?.expect("a layout");
+    let mut laid = Laid::of(item.len(), words(item), regions)?.expect("a layout");
     let mut out = vec![0xaa; item.len()];
     assert!(laid.is_of(words(item)));
     for (n, part) in out.chunks_mut(piece).enumerate() {

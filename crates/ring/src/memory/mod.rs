@@ -79,12 +79,15 @@ pub trait Bus: Send + Sync {
 
 /// Follows layouts in a ring's items, for a NIC.
 pub trait Layouts: Send + Sync {
-    /// Registers memory of the program that takes the ring, and says by which number layouts name the first of it. What was
-    /// registered before is given up if `drained`: nothing in the ring names it.
+    /// Whether memory of a program that is about to take the ring can be registered. `drained`: nothing in the ring names what was
+    /// registered before.
     ///
     /// # Errors
-    /// Why a NIC can't read it.
-    fn register(&self, memory: Vec<Arc<dyn Memory>>, drained: bool) -> Result<u32, String>;
+    /// Why a NIC can't read it, or that it is too much.
+    fn accepts(&self, memory: &[Arc<dyn Memory>], drained: bool) -> Result<(), String>;
+    /// Registers memory that was [accepted](Self::accepts), and says by which number layouts name the first of it. What was registered before
+    /// is given up if `drained`.
+    fn register(&self, memory: Vec<Arc<dyn Memory>>, drained: bool) -> u32;
 }
 
 /// A GPU that has memory.
