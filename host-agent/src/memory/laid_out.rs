@@ -24,7 +24,7 @@ pub(super) struct LaidOut {
     trouble: OnceLock<String>,
 }
 
-/// What layouts name.
+/// The memory that layouts name, and the layout that is being read.
 #[derive(Default)]
 struct Regions {
     all: Vec<Arc<dyn Memory>>,

@@ -1,6 +1,7 @@
 //! Whether layouts for several consumers divide a table among them.
 
-use super::{At, Layout, LayoutError, Regions, Rows};
+use super::rows::{Bits, number, place};
+use super::{Layout, LayoutError, Regions, Rows};
 
 /// Checks that each of the `rows` first rows of a table is in exactly one of `layouts`, and no other row is. Takes time and memory for
 /// each row, a bit of memory.
@@ -33,31 +34,27 @@ fn each(
     mut take: impl FnMut(u64) -> Result<(), LayoutError>,
 ) -> Result<(), LayoutError> {
     super::encode::check_rows(rows, regions)?;
-    let read = |at: At, offset: u64, width: u32| {
-        let mut bytes = [0; 8];
-        let memory = &regions[at.region as usize];
-        for (n, byte) in bytes.iter_mut().take(width as usize).enumerate() {
-            // SAFETY: what the rows name is in the region, as was checked above; nobody has a reference into it.
-            *byte = unsafe { memory.base().as_ptr().add((at.offset + offset) as usize + n).read_volatile() };
-        }
-        u64::from_le_bytes(bytes)
-    };
     match *rows {
         Rows::Every { start, period, frequency, count } => (0..u64::from(count)).try_for_each(|n| {
             let row = (n / frequency).saturating_mul(period).saturating_add(n % frequency);
             take(row.saturating_add(start))
         }),
-        Rows::Chosen { start, at, bits } => (0..u64::from(bits))
-            .filter(|bit| read(at, bit / 8, 1) >> (bit % 8) & 1 == 1)
-            .try_for_each(|bit| take(start.saturating_add(bit))),
-        Rows::Listed { at, width, count } => (0..u64::from(count)).try_for_each(|n| {
-            // Numbers are in this machine's order.
-            let number = read(at, n * u64::from(width), width);
-            take(if cfg!(target_endian = "little") {
-                number
-            } else {
-                number.swap_bytes() >> (64 - 8 * width)
-            })
-        }),
+        Rows::Chosen { start, at, bits } => {
+            let Some(at) = place(regions, at, 0, 1, u64::from(bits).div_ceil(8)) else { return Ok(()) };
+            let mut done = Ok(());
+            // SAFETY: the bitmap is in its region.
+            unsafe { Bits::at(at, bits) }.each_from(0, |bit| {
+                done = take(start.saturating_add(bit.into()));
+                done.is_ok()
+            });
+            done
+        }
+        Rows::Listed { at, width, count } => {
+            let Some(list) = place(regions, at, 0, 1, u64::from(width) * u64::from(count)) else {
+                return Ok(());
+            };
+            // SAFETY: the list is in its region, and its numbers are 4 or 8 bytes wide, as was checked above.
+            (0..count as usize).try_for_each(|n| take(unsafe { number(list, n, width as usize) }))
+        }
     }
 }

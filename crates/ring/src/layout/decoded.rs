@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use super::rows::{Bits, last_of_every, number, place};
 use super::{At, Column, FIXED, MOST_BITS, MOST_COLUMNS, PER_COLUMN, Regions};
 use crate::segment::{HEADER_LEN, Header, LAYOUT};
 
@@ -123,19 +124,19 @@ impl Laid {
         }
         let source = At { region: region as u32, offset };
         let (rows, last) = match kind {
-            1 if frequency > 0 && frequency <= period => {
-                let last = u128::from(count - 1);
-                let (p, f) = (u128::from(period), u128::from(frequency));
-                let last = u128::from(start) + last / f * p + last % f;
-                (RowNumbers::Every { start, period, frequency }, last)
-            }
+            1 if frequency > 0 && frequency <= period => (
+                RowNumbers::Every { start, period, frequency },
+                last_of_every(start, period, frequency, count),
+            ),
             2 => {
                 let len = u32::try_from(period).ok().filter(|len| *len <= MOST_BITS);
                 let len = len.ok_or(LayoutFault::Nonsense("the length of the bitmap"))?;
                 let bits = place(regions, source, 0, 1, u64::from(len).div_ceil(8))
                     .ok_or_else(|| LayoutFault::Outside("its bitmap".to_owned()))?;
+                // SAFETY: all of them are in the region.
+                let bits = unsafe { Bits::at(bits, len) };
                 let last = u128::from(start) + u128::from(len.max(1) - 1);
-                (RowNumbers::Chosen { start, bits: Bits { bits, len, begun: (0, 0) } }, last)
+                (RowNumbers::Chosen { start, bits }, last)
             }
             3 if width == 4 || width == 8 => {
                 let list = place(regions, source, 0, 1, width as u64 * u64::from(count))
@@ -218,15 +219,8 @@ impl Laid {
             }
             &mut RowNumbers::Listed { list, width, limit } => {
                 for n in first..first + rows {
-                    // SAFETY: the list has `count` numbers in its region, and the rows asked for are among them. Each is read once, as
-                    // the program may change it between the check and its use.
-                    let row = unsafe {
-                        let at = list.as_ptr().add(n * width);
-                        match width {
-                            4 => u32::from_ne_bytes(at.cast::<[u8; 4]>().read_volatile()).into(),
-                            _ => u64::from_ne_bytes(at.cast::<[u8; 8]>().read_volatile()),
-                        }
-                    };
+                    // SAFETY: the list has `count` numbers in its region, and the rows asked for are among them.
+                    let row = unsafe { number(list, n, width) };
                     if row >= limit {
                         return Err(LayoutFault::Outside(format!("row {row}, number {n} of its list")));
                     }
@@ -331,73 +325,4 @@ impl Placed {
             }
         }
     }
-}
-
-/// A bitmap in registered memory.
-#[derive(Debug, Clone, Copy)]
-struct Bits {
-    bits: NonNull<u8>,
-    len: u32,
-    /// A byte, and how many bits are set in front of it: about where the last READ response ended.
-    begun: (u32, u32),
-}
-
-impl Bits {
-    /// Bits of one byte, without those behind the end.
-    fn byte(&self, n: u32) -> u8 {
-        // SAFETY: in the region, as was checked when the layout was decoded.
-        let byte = unsafe { self.bits.as_ptr().add(n as usize).read_volatile() };
-        match self.len - n * 8 {
-            8.. => byte,
-            left => byte & ((1 << left) - 1),
-        }
-    }
-
-    fn count(&self) -> u32 {
-        let words = self.len / 64;
-        let word = |n: u32| {
-            // SAFETY: as in `byte`; all 64 bits are there.
-            let word = unsafe { self.bits.as_ptr().add(8 * n as usize).cast::<[u8; 8]>().read_volatile() };
-            u64::from_ne_bytes(word).count_ones()
-        };
-        let whole: u32 = (0..words).map(word).sum();
-        whole + (words * 8..self.len.div_ceil(8)).map(|n| self.byte(n).count_ones()).sum::<u32>()
-    }
-
-    /// Calls `take` with the number of each bit that is set, behind the first `skip` of them, as long as it wants more.
-    fn each_from(&mut self, skip: u32, mut take: impl FnMut(u32) -> bool) {
-        if skip < self.begun.1 {
-            self.begun = (0, 0);
-        }
-        let mut skip = skip - self.begun.1;
-        for n in self.begun.0..self.len.div_ceil(8) {
-            let mut byte = self.byte(n);
-            let set = byte.count_ones();
-            if set <= skip {
-                skip -= set;
-                byte = 0;
-            }
-            while byte != 0 {
-                let bit = byte.trailing_zeros();
-                byte &= byte - 1;
-                if skip > 0 {
-                    skip -= 1;
-                } else if !take(n * 8 + bit) {
-                    return;
-                }
-            }
-            self.begun = (n + 1, self.begun.1 + set);
-        }
-    }
-}
-
-/// Where `at` is, if `bytes` bytes at `at` plus `row` times `stride` are in its region.
-fn place(regions: &Regions, at: At, row: u128, stride: u64, bytes: u64) -> Option<NonNull<u8>> {
-    let memory = regions.get(at.region as usize)?;
-    let end = row.checked_mul(stride.into())?.checked_add(u128::from(at.offset) + u128::from(bytes))?;
-    if end > memory.len() as u128 {
-        return None;
-    }
-    // SAFETY: not behind the region's end.
-    Some(unsafe { memory.base().add(at.offset as usize) })
 }

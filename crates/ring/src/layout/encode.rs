@@ -1,5 +1,6 @@
 //! Checks a layout and writes it into an item.
 
+use super::rows::{Bits, last_of_every, place};
 use super::{At, FIXED, Layout, LayoutError, MOST_BITS, MOST_COLUMNS, PER_COLUMN, Piece, Regions, Rows};
 use crate::segment::HEADER_LEN;
 
@@ -38,7 +39,10 @@ pub(crate) fn encode(
     let (kind, count, numbers, source) = match layout.rows {
         Rows::Every { start, period, frequency, count } => (1, count, [start, period, frequency], None),
         Rows::Chosen { start, at, bits } => {
-            (2, set_bits(regions, at, bits), [start, u64::from(bits), 0], Some(at))
+            // SAFETY: the bitmap is in its region, as was checked above.
+            let set = place(regions, at, 0, 1, u64::from(bits).div_ceil(8))
+                .map_or(0, |at| unsafe { Bits::at(at, bits) }.count());
+            (2, set, [start, u64::from(bits), 0], Some(at))
         }
         Rows::Listed { at, width, count } => (3 | u64::from(width) << 16, count, [0; 3], Some(at)),
     };
@@ -103,9 +107,7 @@ pub(super) fn check_rows(rows: &Rows, regions: &Regions) -> Result<(), LayoutErr
 fn last_row(rows: &Rows) -> Option<u128> {
     match *rows {
         Rows::Every { start, period, frequency, count } => {
-            let last = u128::from(count.saturating_sub(1));
-            let (period, frequency) = (u128::from(period), u128::from(frequency));
-            Some(u128::from(start) + last / frequency * period + last % frequency)
+            Some(last_of_every(start, period, frequency, count))
         }
         Rows::Chosen { start, bits, .. } => Some(u128::from(start) + u128::from(bits.saturating_sub(1))),
         Rows::Listed { .. } => None,
@@ -130,15 +132,4 @@ fn fits(
         None | Some(0) => Ok(()),
         Some(past) => Err(LayoutError::Outside { what, region, len: memory.len(), past }),
     }
-}
-
-fn set_bits(regions: &Regions, at: At, bits: u32) -> u32 {
-    let Some(memory) = regions.get(at.region as usize) else { return 0 };
-    let byte = |n: u32| {
-        // SAFETY: the caller has checked that the bitmap is in the region; nobody has a reference into it.
-        unsafe { memory.base().as_ptr().add(at.offset as usize + n as usize).read_volatile() }
-    };
-    let whole: u32 = (0..bits / 8).map(|n| byte(n).count_ones()).sum();
-    let rest = bits % 8;
-    whole + if rest == 0 { 0 } else { (byte(bits / 8) & ((1 << rest) - 1)).count_ones() }
 }

@@ -30,6 +30,7 @@
 mod cover;
 mod decoded;
 mod encode;
+mod rows;
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
 
@@ -122,7 +123,7 @@ pub struct Column {
 pub struct Layout {
     /// Which rows.
     pub rows: Rows,
-    /// What each row is made of.
+    /// The columns that make each row.
     pub columns: Vec<Column>,
 }
 
@@ -198,7 +199,7 @@ pub enum LayoutError {
         /// How many there are.
         registered: usize,
     },
-    /// It ends behind its region.
+    /// A part of the layout ends behind its region.
     #[error("{what} ends {past} B behind region {region}, which has {len} B")]
     Outside {
         /// Which part of the layout.
