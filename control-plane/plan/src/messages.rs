@@ -122,7 +122,7 @@ fn ring(f: &Flow, m: &Member, r: &Ring, of: OfHost<'_>) -> proto::Ring {
         flow: f.name.clone(),
         member: m.name.clone(),
         programs,
-        memory: r.memory.unwrap_or(memory).of_ring(r.ids.is_producer).to_string(),
+        memory: r.memory.unwrap_or(memory).to_string(),
         number: r.ids.id.into(),
         data_qp: r.ids.data.index.into(),
         poll_qp: r.ids.poll.index.into(),
@@ -154,7 +154,7 @@ pub fn free_ring(r: &DeclaredRing, of: OfHost<'_>) -> proto::Ring {
         size: r.size,
         owner: r.owner.clone(),
         programs,
-        memory: r.memory.unwrap_or(memory).of_ring(r.role == RingRole::Producer).to_string(),
+        memory: r.memory.unwrap_or(memory).to_string(),
         ..Default::default()
     }
 }

@@ -13,6 +13,7 @@ use crate::counts::Counts;
 use crate::error::ProgramError;
 use crate::flow::{Found, Options, get};
 use crate::lanes::{Lanes, Look};
+use crate::layouts::Registered;
 use crate::reach::members_here;
 use crate::session::Session;
 
@@ -25,7 +26,7 @@ pub struct FlowConsumer {
     flow: String,
     member: String,
     schema: Option<Schema>,
-    lanes: Lanes,
+    pub(crate) lanes: Lanes,
     counts: Arc<Counts>,
 }
 
@@ -49,16 +50,27 @@ impl FlowConsumer {
         flow: &str,
         options: &Options,
     ) -> Result<Self, ProgramError> {
+        Self::attach_with(controller.into(), flow, options, &[]).map(|(consumer, _)| consumer)
+    }
+
+    /// As [`attach`](Self::attach), with memory that layouts name. Says what the flow is, too.
+    pub(crate) fn attach_with(
+        controller: Contact,
+        flow: &str,
+        options: &Options,
+        registered: &[Registered],
+    ) -> Result<(Self, proto::Flow), ProgramError> {
         let session = Session::shared(controller)?;
         let Found { flow: found, schema, .. } = Found::of(&session, flow, options)?;
         let mut why = None;
         for member in members_here(flow, &found.consumers, options.member.as_deref())? {
-            match Lanes::take(&session, &found, member, options) {
+            match Lanes::take(&session, &found, member, options, registered) {
                 Ok(lanes) => {
                     let counts = Arc::<Counts>::default();
                     counts.wait_for("items");
                     let (flow, member) = (flow.to_owned(), member.name.clone());
-                    return Ok(FlowConsumer { session, flow, member, schema, lanes, counts });
+                    let consumer = FlowConsumer { session, flow, member, schema, lanes, counts };
+                    return Ok((consumer, found));
                 }
                 Err(e) => why = why.or(Some(e)),
             }
@@ -261,7 +273,7 @@ impl FlowConsumer {
         }
     }
 
-    fn failed(&self, e: SegmentReadError) -> ProgramError {
+    pub(crate) fn failed(&self, e: SegmentReadError) -> ProgramError {
         failed(&self.session, &self.flow, e)
     }
 

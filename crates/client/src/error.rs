@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use zsr_records::{SchemaTextError, TupleError};
+use zsr_ring::layout::{LayoutError, PlacedError};
 use zsr_ring::segment::{SegmentFault, SegmentPushError, SegmentReadError, SegmentSetupError};
 use zsr_ring::{PopError, PushError};
 
@@ -127,6 +128,25 @@ pub enum ProgramError {
     /// A pop. Popping may go on after a fault or a gap.
     #[error(transparent)]
     Pop(#[from] SegmentReadError),
+    /// A layout that is to be [placed](crate::layouts::LayoutConsumer::place) makes no sense.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// No layout is placed for the next item, or the layout can't be followed any more. The item stays in the ring.
+    #[error("flow `{flow}`: {why}")]
+    NotPlaced {
+        /// The flow.
+        flow: String,
+        /// Why not.
+        why: PlacedError,
+    },
+    /// A flow whose consumers can't have layouts.
+    #[error("flow `{flow}`: its consumers can't place layouts, since {why}")]
+    NoLayouts {
+        /// The flow.
+        flow: String,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// The flow has failed, as its consumer learns.
     #[error("flow `{flow}` has failed: {reason}")]
     Failed {
@@ -242,6 +262,9 @@ impl ProgramError {
             | ProgramError::Records(_) => ErrorKind::Schema,
             ProgramError::NotReserved { .. }
             | ProgramError::AllHeld { .. }
+            | ProgramError::Layout(_)
+            | ProgramError::NotPlaced { .. }
+            | ProgramError::NoLayouts { .. }
             | ProgramError::Push(SegmentPushError::Layout(_)) => ErrorKind::Misuse,
             error if error.is_cancelled() => ErrorKind::Cancelled,
             ProgramError::Push(

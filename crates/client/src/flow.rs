@@ -18,7 +18,8 @@ pub struct Options {
     pub record_size: Option<u32>,
     /// What the program takes the flow's records for; `None`: whatever the flow says they are.
     pub schema: Option<Schema>,
-    /// Memory that a producer's [layouts](crate::layouts) name, at most 16 regions. Its rings have to be in memory of the kind `layouts`.
+    /// Memory that [layouts](crate::layouts) of a producer or a [`LayoutConsumer`](crate::layouts::LayoutConsumer) name, at most 16 regions.
+    /// Its rings have to be in memory of the kind `layouts`.
     pub registered: Vec<Registered>,
     /// Ends blocking calls.
     pub cancel: Cancel,

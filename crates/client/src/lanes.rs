@@ -9,6 +9,7 @@ use zsr_ring::{Consumer, Held, PopError, wait_for_any};
 
 use crate::error::ProgramError;
 use crate::flow::Options;
+use crate::layouts::Registered;
 use crate::pu::{self, Pass};
 use crate::session::{Session, with_pass};
 
@@ -17,6 +18,8 @@ pub(crate) struct Lane {
     pub(crate) reader: SegmentReader,
     /// The items of this ring whose batches are held.
     pub(crate) held: Held,
+    /// By which number layouts in the ring name the first of the registered regions, if there may be layouts.
+    pub(crate) layouts: Option<u32>,
 }
 
 /// Where a look at all lanes finds something.
@@ -44,18 +47,21 @@ impl Lanes {
         flow: &proto::Flow,
         member: &proto::FlowMember,
         options: &Options,
+        registered: &[Registered],
     ) -> Result<Self, ProgramError> {
         // Of a producer's segments, each consumer of a load balance gets some.
         let some = flow.kind() == proto::FlowKind::LoadBalance;
         let mut lanes = Lanes { all: Vec::with_capacity(member.rings.len()), first: 0 };
         for ring in &member.rings {
             let (socket, name, cancel) = (Path::new(&ring.programs), &ring.name, &options.cancel);
-            let attach = |pass: Option<&Pass>| pu::attach_consumer_by(pass, socket, name, cancel.clone());
+            let attach = |pass: Option<&Pass>| {
+                pu::attach_consumer_with(pass, registered, socket, name, cancel.clone())
+            };
             match with_pass(|| session.pass(name), attach) {
-                Ok(ring) => {
+                Ok((ring, layouts)) => {
                     let reader = SegmentReader::new(ring);
                     let reader = if some { reader.with_gaps() } else { reader };
-                    lanes.all.push(Lane { reader, held: Held::default() });
+                    lanes.all.push(Lane { reader, held: Held::default(), layouts });
                 }
                 Err(e) => {
                     lanes.leave();

@@ -263,6 +263,28 @@ impl Consumer {
         self.publish();
     }
 
+    /// Has `fill` write what a NIC finds in the slot of the oldest item that is [held](View::hold), and gives the slot back. `None`: no item
+    /// is held.
+    ///
+    /// # Errors
+    /// What `fill` says; then the item is still held.
+    pub fn refill<E>(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Option<Result<(), E>> {
+        if self.held() == 0 {
+            return None;
+        }
+        let at = self.held & self.mask;
+        // SAFETY: in bounds, and nobody else reads or writes the slot before it is given back.
+        let filled = fill(unsafe {
+            std::slice::from_raw_parts_mut(self.items.write(at, self.item), self.item as usize)
+        });
+        if filled.is_ok() {
+            self.held = self.held.wrapping_add(self.item);
+            self.holds = self.held != self.tail();
+            self.publish();
+        }
+        Some(filled)
+    }
+
     /// How many items there are to be popped, also behind the wrap.
     ///
     /// # Errors

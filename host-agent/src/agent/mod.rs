@@ -347,17 +347,13 @@ impl Agent {
         let id = table.last_id + 1;
         // Differs from that of any ring made shortly before, of this name or another.
         let epoch = id as u16;
-        if memory != memory.of_ring(role == Role::Producer) {
-            let message = format!("only producer rings are in memory of the kind `{memory}`");
-            return Err(AgentError::Argument { name, message });
-        }
         if memory == MemoryKind::Layouts && item_size < SMALLEST_ITEM.into() {
             let message = format!(
                 "items of {item_size} B are too small for layouts: expected {SMALLEST_ITEM} B or more"
             );
             return Err(AgentError::Argument { name, message });
         }
-        let memory = match self.0.memories.for_ring(memory, spec) {
+        let memory = match self.0.memories.for_ring(memory, role, spec) {
             Ok(memory) => memory,
             Err(MemoryRefusal::Host(source)) => {
                 return Err(AgentError::Memory { name, source: source.into() });

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zsr_ring::memory::{HostMemory, Memory, MemoryError, MemoryKind, SharedMemory};
-use zsr_ring::{ByteOrder, RingSpec};
+use zsr_ring::{ByteOrder, RingSpec, Role};
 
 /// There is no such memory for a ring.
 #[derive(Debug, thiserror::Error)]
@@ -83,10 +83,15 @@ impl Memories {
     ///
     /// # Errors
     /// As [`allocate`](Self::allocate).
-    pub fn for_ring(&self, kind: MemoryKind, spec: RingSpec) -> Result<Arc<dyn Memory>, MemoryRefusal> {
+    pub fn for_ring(
+        &self,
+        kind: MemoryKind,
+        role: Role,
+        spec: RingSpec,
+    ) -> Result<Arc<dyn Memory>, MemoryRefusal> {
         let memory = self.allocate(kind, spec.memory_len(), spec.byte_order())?;
         Ok(match kind {
-            MemoryKind::Layouts => Arc::new(laid_out::LaidOut::over(memory, spec.item_size())),
+            MemoryKind::Layouts => Arc::new(laid_out::LaidOut::over(memory, role, spec.item_size())),
             _ => memory,
         })
     }

@@ -1,6 +1,6 @@
-//! Layouts: records leave from where a program keeps them.
+//! Layouts: records leave from where a program keeps them, and come to where another wants them.
 
-use zsr::layouts::{At, Column, Layout, Registered, Rows};
+use zsr::layouts::{At, Came, Column, Layout, LayoutConsumer, Registered, Rows};
 use zsr::{FlowConsumer, FlowProducer, Options, Place, ProgramError, Schema, To, Wait};
 
 use super::system::System;
@@ -59,7 +59,7 @@ fn rows_of_columns_go_to_two_consumers_and_memory_is_free_when_they_were_taken()
     let kinds = system.json(&["ring", "list"]);
     let laid = |ring: &serde_json::Value| ring["memory"] == "layouts";
     for ring in &kinds {
-        assert_eq!(laid(ring), ring["role"] == "producer", "{ring}");
+        assert_eq!(laid(ring), ring["host"] != "h2", "{ring}");
     }
     let readers = ["b", "c"].map(|member| {
         let options = Options { member: Some(member.into()), ..Options::default() };
@@ -264,5 +264,159 @@ fn memory_is_not_free_while_its_item_waits_for_a_slow_or_leaving_consumer() {
     assert!(leaves.wait().expect("it ends").success());
     assert!(second.was_taken(&tickets[3]).expect("the controller answers"));
     second.close().expect("closed");
+    system.down();
+}
+
+const PAGE: u64 = 1000;
+const PAGES: u64 = 400;
+
+/// A cache of pages behind a list of room for 16 numbers per item.
+fn cache(seed: u64) -> Registered {
+    let cache = Registered::allocate((4096 + PAGES * PAGE) as usize).expect("memory");
+    for page in 0..PAGES {
+        cache.write((4096 + page * PAGE) as usize, &page_of(seed, page));
+    }
+    cache
+}
+
+fn page_of(seed: u64, page: u64) -> Vec<u8> {
+    (0..PAGE).map(|n| (seed + page * 7 + n * 3) as u8).collect()
+}
+
+/// Pages by their numbers, whose list lies at place `list` of 64.
+fn pages(cache: &Registered, list: usize, numbers: &[u32]) -> Layout {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    cache.write(64 * list, &bytes);
+    let at = |offset| At { region: 0, offset };
+    let rows = Rows::Listed { at: at(64 * list as u64), width: 4, count: numbers.len() as u32 };
+    Layout::new(rows, [Column { at: at(4096), stride: PAGE, width: PAGE as u32 }])
+}
+
+#[test]
+fn pages_come_to_free_blocks_of_another_cache_and_what_is_left_to_the_next_program() {
+    const ITEMS: u64 = 24;
+    let system = System::up(HOSTS);
+    // Two items fit a ring.
+    create(&system, "f", "h1", &["--ring-size", "32KiB"]);
+    let place = Place::at(system.root().join("s"));
+    let (from, to) = (cache(1), cache(0));
+    let options = Options { registered: vec![from.clone()], ..Options::default() };
+    let mut producer = FlowProducer::attach(&place, "f", &options).expect("a producer");
+    let options = Options { registered: vec![to.clone()], member: Some("c".into()), ..Options::default() };
+    let mut consumer = LayoutConsumer::attach(&place, "f", &options).expect("a consumer");
+    assert_eq!(consumer.placed(), (0, 2));
+    let sent = std::thread::spawn(move || {
+        for item in 0..ITEMS {
+            // 1 to 16 pages.
+            let numbers: Vec<u32> =
+                (0..1 + item % 16).map(|n| ((item * 31 + n * 7) % PAGES) as u32).collect();
+            let layout = pages(&from, item as usize, &numbers);
+            producer.lay_out(&layout, To::Consumer(1), Wait::Forever).expect("laid out");
+        }
+        producer.close().expect("closed");
+    });
+    let page = |to: &Registered, number: u64| {
+        let mut bytes = vec![0; PAGE as usize];
+        to.read((4096 + number * PAGE) as usize, &mut bytes);
+        bytes
+    };
+    let expected = |item: u64| (0..1 + item % 16).map(move |n| page_of(1, (item * 31 + n * 7) % PAGES));
+    // The last blocks are the first to be filled. Each item has room for 12 pages.
+    let blocks = |item: u64| (0..12).map(move |n| (PAGES - 1 - (item * 12 + n) % PAGES) as u32);
+    let layout = |item: u64| pages(&to, item as usize, &blocks(item).collect::<Vec<_>>());
+    assert!(consumer.place(&layout(0)).expect("placed") && consumer.place(&layout(1)).expect("placed"));
+    assert!(!consumer.place(&layout(2)).expect("sound"), "the ring has two items");
+    for item in 0..16 {
+        let arrived = consumer.pop().expect("popped").expect("no end");
+        let (records, bytes) = (1 + item % 16, (1 + item % 16) * PAGE);
+        assert_eq!((arrived.records, arrived.bytes), (records as u32, bytes as u32));
+        let mut pages = expected(item);
+        for (block, sent) in blocks(item).zip(pages.by_ref()) {
+            assert!(page(&to, block.into()) == sent, "item {item}, block {block}");
+        }
+        assert!(pages.flatten().eq(arrived.rest.iter().copied()), "item {item}: the rest");
+        // Other blocks are as they were.
+        let next = blocks(item).nth(records as usize).filter(|_| records < 12);
+        assert!(next.is_none_or(|block| page(&to, block.into()) == page_of(0, block.into())));
+        assert!(consumer.place(&layout(item + 2)).expect("placed"));
+    }
+    // Two more come to blocks, which the program does not pop.
+    for item in [16, 17] {
+        let block = blocks(item).next().expect("12 blocks");
+        wait_for(|| Some(page(&to, block.into())) == expected(item).next());
+    }
+    consumer.leave();
+    let options = Options { member: Some("c".into()), ..Options::default() };
+    let mut next = FlowConsumer::attach(&place, "f", &options).expect("a consumer");
+    assert!(all(&mut next).into_iter().eq((16..ITEMS).flat_map(expected)));
+    sent.join().expect("sent");
+    system.down();
+}
+
+#[test]
+fn layouts_are_refused_where_there_can_be_none_and_a_changed_list_is_told() {
+    let system = System::up(HOSTS);
+    create(&system, "f", "h1", &["--policy", "abort"]);
+    create(&system, "all", "h1", &["--kind", "replicate"]);
+    let mut events = system.events();
+    let place = Place::at(system.root().join("s"));
+    let memory = cache(0);
+    let at = |member: &str| {
+        let registered = vec![memory.clone()];
+        Options { registered, member: Some(member.into()), ..Options::default() }
+    };
+    let refused = |flow: &str, member: &str| {
+        LayoutConsumer::attach(&place, flow, &at(member)).map(drop).expect_err("refused").to_string()
+    };
+    assert!(refused("all", "c").contains("it replicates"));
+    assert!(refused("f", "b").contains("`memory: layouts` in the topology"));
+    let none = Options { member: Some("b".into()), ..Options::default() };
+    let plain = LayoutConsumer::attach(&place, "f", &none).map(drop).expect_err("plain memory").to_string();
+    assert!(plain.contains("not in memory of the kind `layouts`"), "{plain}");
+    // What was refused left its ring to others.
+    FlowConsumer::attach(&place, "all", &at("c")).expect("a consumer").leave();
+
+    let mut consumer = LayoutConsumer::attach(&place, "f", &at("c")).expect("a consumer");
+    let far = consumer.place(&pages(&memory, 0, &[0; 17])).expect_err("too long").to_string();
+    assert!(far.contains("17 rows of 1000 B don't fit an item"), "{far}");
+    let mut producer = FlowProducer::attach(&place, "f", &Options::default()).expect("a producer");
+    let mut push = || {
+        let page = page_of(1, 0);
+        assert!(producer.push_to(&page, To::Consumer(1), Wait::Forever).expect("pushed"));
+        producer.flush().expect("flushed");
+    };
+    push();
+    let nothing = consumer.pop().expect_err("nothing is placed").to_string();
+    assert!(nothing.contains("no layout is placed for the next item"), "{nothing}");
+    // Records with lengths of their own come, too, one behind the other. A list is looked at when it is followed.
+    let layout = pages(&memory, 0, &[399, 400]);
+    assert!(consumer.place(&layout).expect("not looked at"));
+    assert_eq!(consumer.pop().expect("popped").expect("no end").records, 1);
+    let items = consumer.placed().1;
+    let layouts = (0..items).map(|_| pages(&memory, 0, &[1]));
+    layouts.for_each(|layout| assert!(consumer.place(&layout).expect("placed")));
+    for _ in 1..items {
+        push();
+        assert_eq!(consumer.pop().expect("popped").expect("no end").records, 1);
+    }
+    // The next item comes to a slot with a layout, by a producer whose records have a size.
+    producer.leave().expect("left");
+    memory.write(0, &u32::MAX.to_ne_bytes());
+    let sized = Options { record_size: Some(PAGE as u32), ..Options::default() };
+    let mut producer = FlowProducer::attach(&place, "f", &sized).expect("a producer");
+    producer.push_to(&page_of(1, 0), To::Consumer(1), Wait::Forever).expect("pushed");
+    producer.flush().expect("flushed");
+    let failed = events.next("flow-failed");
+    let text = failed["text"].as_str().expect("text");
+    assert!(text.contains("of the ring can't be put in its place"), "{text}");
+    assert!(text.contains("row 4294967295, number 0 of its list"), "{text}");
+    let failed = loop {
+        match consumer.try_pop() {
+            Ok(Came::Nothing) => std::thread::yield_now(),
+            Ok(other) => panic!("{other:?}"),
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(failed, ProgramError::Failed { .. }), "{failed}");
     system.down();
 }

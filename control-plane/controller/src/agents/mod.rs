@@ -456,7 +456,7 @@ fn open_ring(
                 ByteOrder::Big => proto::ByteOrder::Big.into(),
             },
             start: ring.start,
-            memory: ring.memory.unwrap_or(memory).of_ring(ring.ids.is_producer).to_string(),
+            memory: ring.memory.unwrap_or(memory).to_string(),
         }),
         data: Some(target(ring.ids.data, flow.mtu, plane, false)),
         poll: Some(target(ring.ids.poll, flow.mtu, plane, true)),

@@ -180,8 +180,24 @@ pub fn attach_consumer_by(
     ring: &str,
     cancel: Cancel,
 ) -> Result<Consumer, PuError> {
-    let joined = attach::join(socket, ring, Role::Consumer, pass, &[])?;
-    joined.ring.attach_consumer(cancel).map_err(|source| PuError::Attach { ring: ring.to_owned(), source })
+    attach_consumer_with(pass, &[], socket, ring, cancel).map(|(consumer, _)| consumer)
+}
+
+/// As [`attach_consumer_by`], with memory that layouts of items name. Says by which number layouts name the first region, if the ring's
+/// items may have layouts.
+///
+/// # Errors
+/// As [`attach_producer_with`].
+pub fn attach_consumer_with(
+    pass: Option<&Pass>,
+    registered: &[Registered],
+    socket: &Path,
+    ring: &str,
+    cancel: Cancel,
+) -> Result<(Consumer, Option<u32>), PuError> {
+    let joined = attach::join(socket, ring, Role::Consumer, pass, registered)?;
+    let fail = |source| PuError::Attach { ring: ring.to_owned(), source };
+    Ok((joined.ring.attach_consumer(cancel).map_err(fail)?, joined.layouts))
 }
 
 /// Ring `ring` of the agent that listens at `socket`, for a unit that reads and writes its memory itself. It is this program's until the

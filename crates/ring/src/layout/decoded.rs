@@ -1,4 +1,4 @@
-//! A NIC's view of an item: its bytes, gathered from where the layout says.
+//! A NIC's view of an item: its bytes are gathered from where the layout says, or scattered to there.
 
 use std::ptr::NonNull;
 
@@ -80,6 +80,33 @@ impl Laid {
         mut word: impl FnMut(usize) -> u64,
         regions: &Regions,
     ) -> Result<Option<Self>, LayoutFault> {
+        Self::decoded(item_size, &mut word, regions, |room, claimed| match room == claimed {
+            true => Ok(()),
+            false => Err(LayoutFault::Nonsense("the number of bytes")),
+        })
+    }
+
+    /// As [`of`](Self::of), of an item that a consumer has [placed](super::write_place): its records have to fit the layout's rows.
+    ///
+    /// # Errors
+    /// [`LayoutFault`].
+    pub fn placed(
+        item_size: usize,
+        mut word: impl FnMut(usize) -> u64,
+        regions: &Regions,
+    ) -> Result<Option<Self>, LayoutFault> {
+        Self::decoded(item_size, &mut word, regions, |room, claimed| match claimed <= room {
+            true => Ok(()),
+            false => Err(LayoutFault::Nonsense("more bytes than its rows take")),
+        })
+    }
+
+    fn decoded(
+        item_size: usize,
+        word: &mut dyn FnMut(usize) -> u64,
+        regions: &Regions,
+        sound: impl FnOnce(u64, u64) -> Result<(), LayoutFault>,
+    ) -> Result<Option<Self>, LayoutFault> {
         // Smaller items may end before their first word does.
         if item_size < HEADER_LEN {
             return Ok(None);
@@ -116,12 +143,10 @@ impl Laid {
         let row_size: u64 = described.iter().map(|column| u64::from(column.width)).sum();
         let room = (item_size - HEADER_LEN) as u64;
         let claimed = u32::from_le_bytes([header[24], header[25], header[26], header[27]]);
-        if row_size == 0 || row_size > room || row_size * u64::from(count) != u64::from(claimed) {
-            return Err(LayoutFault::Nonsense("the number of bytes"));
-        }
-        if u64::from(claimed) > room || count == 0 {
+        if row_size == 0 || row_size > room || count == 0 || row_size * u64::from(count) > room {
             return Err(LayoutFault::Nonsense("more rows than an item takes"));
         }
+        sound(row_size * u64::from(count), claimed.into())?;
         let source = At { region: region as u32, offset };
         let (rows, last) = match kind {
             1 if frequency > 0 && frequency <= period => (
@@ -173,6 +198,11 @@ impl Laid {
         self.begin.iter().enumerate().all(|(n, begin)| word(n) == *begin)
     }
 
+    /// Bytes of all rows.
+    pub fn room(&self) -> usize {
+        self.row_size * self.count as usize
+    }
+
     /// Puts the item's bytes from `from` on into `out`: header, records, and zeros behind them.
     ///
     /// # Errors
@@ -184,22 +214,46 @@ impl Laid {
             out = rest;
         }
         let skip = from.saturating_sub(HEADER_LEN);
-        let records = (self.row_size * self.count as usize).saturating_sub(skip);
-        let (records, behind) = out.split_at_mut(records.min(out.len()));
+        let (records, behind) = out.split_at_mut(self.room().saturating_sub(skip).min(out.len()));
         behind.fill(0);
-        if records.is_empty() {
+        // SAFETY: `records` may be written.
+        unsafe { self.each_byte::<GATHER>(skip, records.as_mut_ptr(), records.len()) }
+    }
+
+    /// Puts `records` where the rows are, from byte `skip` of all rows on. What is behind the last row is left out. Nobody may have a
+    /// reference into the rows' memory.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn write(&mut self, skip: usize, records: &[u8]) -> Result<(), LayoutFault> {
+        let len = self.room().saturating_sub(skip).min(records.len());
+        // SAFETY: nothing is written through the pointer.
+        unsafe { self.each_byte::<SCATTER>(skip, records.as_ptr().cast_mut(), len) }
+    }
+
+    /// Copies bytes of the rows from byte `skip` on to, or from, the `len` bytes at `flat`.
+    ///
+    /// # Safety
+    /// These bytes can be read, and written if they are gathered.
+    unsafe fn each_byte<const DIRECTION: bool>(
+        &mut self,
+        skip: usize,
+        flat: *mut u8,
+        len: usize,
+    ) -> Result<(), LayoutFault> {
+        if len == 0 {
             return Ok(());
         }
         let (first, within) = (skip / self.row_size, skip % self.row_size);
-        let rows = (within + records.len()).div_ceil(self.row_size);
-        let mut gather = Gather::new(&self.columns, self.row_size, within, records);
+        let rows = (within + len).div_ceil(self.row_size);
+        let mut copier = Copier::<DIRECTION>::new(&self.columns, self.row_size, within, flat, len);
         match &mut self.rows {
             &mut RowNumbers::Every { start, period, frequency } => {
                 let (mut group, mut member) = (first as u64 / frequency, first as u64 % frequency);
                 for _ in 0..rows {
                     // Rows go round where all of them have the same bytes, by a stride of 0. Others are in memory.
                     let row = start.wrapping_add(group.wrapping_mul(period)).wrapping_add(member);
-                    gather.row(row as usize);
+                    copier.row(row as usize);
                     member += 1;
                     if member == frequency {
                         (group, member) = (group + 1, 0);
@@ -209,7 +263,7 @@ impl Laid {
             RowNumbers::Chosen { start, bits } => {
                 let mut left = rows;
                 bits.each_from(first as u32, |bit| {
-                    gather.row(start.wrapping_add(bit.into()) as usize);
+                    copier.row(start.wrapping_add(bit.into()) as usize);
                     left -= 1;
                     left > 0
                 });
@@ -224,40 +278,46 @@ impl Laid {
                     if row >= limit {
                         return Err(LayoutFault::Outside(format!("row {row}, number {n} of its list")));
                     }
-                    gather.row(row as usize);
+                    copier.row(row as usize);
                 }
             }
         }
-        gather.copy();
+        copier.copy();
         Ok(())
     }
 }
 
+/// From the rows to bytes side by side.
+const GATHER: bool = false;
+/// From bytes side by side to the rows.
+const SCATTER: bool = true;
+
 /// Rows that are copied together, column by column.
 const TOGETHER: usize = 64;
 
-/// Copies rows, one behind the other.
-struct Gather<'g> {
-    columns: &'g [Placed],
+/// Copies rows to bytes side by side, or the other way.
+struct Copier<'c, const DIRECTION: bool> {
+    columns: &'c [Placed],
     row_size: usize,
     /// Bytes of the first row that are not wanted.
     skip: usize,
-    /// What is still to be filled.
-    out: &'g mut [u8],
+    /// Bytes side by side that are still to be copied.
+    flat: *mut u8,
+    left: usize,
     /// Whole rows that are not copied yet.
     waiting: [usize; TOGETHER],
     waits: usize,
 }
 
-impl<'g> Gather<'g> {
-    fn new(columns: &'g [Placed], row_size: usize, skip: usize, out: &'g mut [u8]) -> Self {
-        Self { columns, row_size, skip, out, waiting: [0; TOGETHER], waits: 0 }
+impl<'c, const DIRECTION: bool> Copier<'c, DIRECTION> {
+    fn new(columns: &'c [Placed], row_size: usize, skip: usize, flat: *mut u8, left: usize) -> Self {
+        Self { columns, row_size, skip, flat, left, waiting: [0; TOGETHER], waits: 0 }
     }
 
     /// A row whose number was checked.
     #[inline]
     fn row(&mut self, number: usize) {
-        if self.skip > 0 || self.out.len() < self.row_size * (self.waits + 1) {
+        if self.skip > 0 || self.left < self.row_size * (self.waits + 1) {
             self.copy();
             return self.part_of_row(number);
         }
@@ -271,23 +331,25 @@ impl<'g> Gather<'g> {
     /// Copies the rows that wait.
     fn copy(&mut self) {
         let rows = &self.waiting[..self.waits];
-        let (to, rest) = std::mem::take(&mut self.out).split_at_mut(self.row_size * rows.len());
-        self.out = rest;
-        let mut to = to.as_mut_ptr();
+        let mut flat = self.flat;
         for column in self.columns {
-            // SAFETY: the rows' elements are in their region, and behind `to` is room for all of the rows.
+            // SAFETY: the rows' elements are in their region, and `left` bytes are at `flat`, at least so many as the rows have.
             unsafe {
                 match column.width {
-                    4 => column.copy::<u32>(rows, to, self.row_size),
-                    8 => column.copy::<u64>(rows, to, self.row_size),
+                    4 => column.copy::<u32, DIRECTION>(rows, flat, self.row_size),
+                    8 => column.copy::<u64, DIRECTION>(rows, flat, self.row_size),
                     width => rows.iter().enumerate().for_each(|(n, row)| {
-                        let from = column.base.as_ptr().add(row * column.stride);
-                        std::ptr::copy_nonoverlapping(from, to.add(n * self.row_size), width);
+                        let element = column.base.as_ptr().add(row * column.stride);
+                        copy::<DIRECTION>(element, flat.add(n * self.row_size), width);
                     }),
                 }
-                to = to.add(column.width);
+                flat = flat.add(column.width);
             }
         }
+        let bytes = self.row_size * self.waits;
+        // SAFETY: as above.
+        self.flat = unsafe { self.flat.add(bytes) };
+        self.left -= bytes;
         self.waits = 0;
     }
 
@@ -296,32 +358,48 @@ impl<'g> Gather<'g> {
         for column in self.columns {
             let skipped = self.skip.min(column.width);
             self.skip -= skipped;
-            let (to, rest) = {
-                let wanted = (column.width - skipped).min(self.out.len());
-                std::mem::take(&mut self.out).split_at_mut(wanted)
-            };
-            self.out = rest;
-            // SAFETY: as in `row`, for a part of the element.
+            let wanted = (column.width - skipped).min(self.left);
+            // SAFETY: as in `copy`, for a part of the element.
             unsafe {
-                let from = column.base.as_ptr().add(number * column.stride + skipped);
-                std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
+                copy::<DIRECTION>(
+                    column.base.as_ptr().add(number * column.stride + skipped),
+                    self.flat,
+                    wanted,
+                );
+                self.flat = self.flat.add(wanted);
             }
+            self.left -= wanted;
+        }
+    }
+}
+
+/// Copies `len` bytes between an element of a row and its place among bytes side by side.
+///
+/// # Safety
+/// Both can be read, and that in the direction written. They don't overlap.
+#[inline]
+unsafe fn copy<const DIRECTION: bool>(element: *mut u8, flat: *mut u8, len: usize) {
+    // SAFETY: by contract.
+    unsafe {
+        match DIRECTION {
+            SCATTER => std::ptr::copy_nonoverlapping(flat, element, len),
+            GATHER => std::ptr::copy_nonoverlapping(element, flat, len),
         }
     }
 }
 
 impl Placed {
-    /// Copies elements of `rows`, of the width of `T`, to `to` and every `apart` bytes behind it.
+    /// Copies elements of `rows`, of the width of `T`, to or from `flat` and every `apart` bytes behind it.
     ///
     /// # Safety
-    /// All of them are in the region, and there is room for all of them.
+    /// All of them are in the region, and so many bytes are at `flat`.
     #[inline]
-    unsafe fn copy<T: Copy>(&self, rows: &[usize], to: *mut u8, apart: usize) {
+    unsafe fn copy<T: Copy, const DIRECTION: bool>(&self, rows: &[usize], flat: *mut u8, apart: usize) {
         for (n, row) in rows.iter().enumerate() {
             // SAFETY: by contract.
             unsafe {
-                let element = self.base.as_ptr().add(row * self.stride).cast::<T>().read_unaligned();
-                to.add(n * apart).cast::<T>().write_unaligned(element);
+                let element = self.base.as_ptr().add(row * self.stride);
+                copy::<DIRECTION>(element, flat.add(n * apart), size_of::<T>());
             }
         }
     }

@@ -30,6 +30,7 @@
 mod cover;
 mod decoded;
 mod encode;
+mod placed;
 mod rows;
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
@@ -43,6 +44,7 @@ pub use cover::divides;
 pub use decoded::{Laid, LayoutFault};
 pub use encode::check;
 pub(crate) use encode::{Encoded, encode};
+pub use placed::{Arrived, PlacedError, Places};
 
 /// Most columns of a layout.
 pub const MOST_COLUMNS: usize = 255;
@@ -166,7 +168,7 @@ impl fmt::Display for Piece {
 pub enum LayoutError {
     /// The ring's memory has no layouts.
     #[error(
-        "ring items are plain bytes: layouts take a producer ring in memory of the kind `layouts` (`memory: layouts` in the topology)"
+        "ring items are plain bytes: layouts take a ring in memory of the kind `layouts` (`memory: layouts` in the topology)"
     )]
     PlainRing,
     /// No column, or too many.

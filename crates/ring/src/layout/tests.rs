@@ -241,6 +241,43 @@ fn memory_can_be_shared_with_an_agent() {
     assert_eq!(&gathered(&item, &regions, 64).expect("sound")[32..40], b"the end!");
 }
 
+/// Where the bytes of a layout's rows are, in order; `None` if some are there twice, or are those of its list or bitmap.
+fn places(layout: &Layout, regions: &Regions) -> Option<Vec<(u32, u64)>> {
+    let rows: Vec<u64> = match layout.rows {
+        Rows::Every { start, period, frequency, count } => {
+            (start..).filter(|row| (row - start) % period < frequency).take(count as usize).collect()
+        }
+        Rows::Chosen { start, at, bits } => (0..u64::from(bits))
+            .filter(|bit| byte(regions, at, bit / 8) >> (bit % 8) & 1 == 1)
+            .map(|bit| start + bit)
+            .collect(),
+        Rows::Listed { at, width, count } => (0..u64::from(count))
+            .map(|n| {
+                let bytes = (0..u64::from(width)).map(|b| byte(regions, at, n * u64::from(width) + b));
+                bytes.rev().fold(0, |number, byte| number << 8 | u64::from(byte))
+            })
+            .collect(),
+    };
+    let source = match layout.rows {
+        Rows::Every { .. } => None,
+        Rows::Chosen { at, bits, .. } => Some((at, u64::from(bits).div_ceil(8))),
+        Rows::Listed { at, width, count } => Some((at, u64::from(width) * u64::from(count))),
+    };
+    let mut seen: std::collections::HashSet<(u32, u64)> = std::collections::HashSet::new();
+    seen.extend(source.iter().flat_map(|(at, len)| (0..*len).map(|n| (at.region, at.offset + n))));
+    let mut all = Vec::new();
+    for (row, column) in rows.iter().flat_map(|row| layout.columns.iter().map(move |column| (row, column))) {
+        for n in 0..u64::from(column.width) {
+            let place = (column.at.region, column.at.offset + row * column.stride + n);
+            if place.1 >= regions[place.0 as usize].len() as u64 || !seen.insert(place) {
+                return None;
+            }
+            all.push(place);
+        }
+    }
+    Some(all)
+}
+
 fn rows() -> impl Strategy<Value = Rows> {
     let at = (0..2_u32, 0..2000_u64).prop_map(|(region, offset)| At { region, offset });
     prop_oneof![
@@ -295,6 +332,51 @@ proptest! {
     }
 
     #[test]
+    fn records_are_scattered_to_where_an_oracle_finds_them_and_nothing_else_changes(
+        rows in rows(),
+        columns in prop::collection::vec(column(), 1..4),
+        listed in prop::collection::vec(0..90_u64, 60),
+        seed: u8,
+        piece in 1..1500_usize,
+    ) {
+        let regions = [region(6000, 1), region(9000, 2)];
+        if let Rows::Listed { at, width, count } = rows {
+            for (n, row) in listed.iter().take(count as usize).enumerate() {
+                let bytes = &row.to_ne_bytes()[..width as usize];
+                put(&regions[at.region as usize], at.offset as usize + n * width as usize, bytes);
+            }
+        }
+        let layout = Layout::new(rows, columns);
+        let mut item = vec![0; ITEM];
+        if encode(&layout, &regions, 0, &mut item).is_err() {
+            return Ok(());
+        }
+        Header::write_placed(&mut item);
+        let laid = Laid::placed(ITEM, words(&item), &regions).expect("sound");
+        let mut laid = laid.expect("a layout");
+        let places = places(&layout, &regions);
+        // Bytes that are written twice, and rows that are written over, have no order.
+        let Some(places) = places else { return Ok(()) };
+        prop_assert_eq!(laid.room(), places.len());
+        let records: Vec<u8> = (0..places.len() + 9).map(|n| (n as u8).wrapping_mul(37) ^ seed).collect();
+        let mut expected: Vec<Vec<u8>> =
+            regions.iter().zip(0..).map(|(memory, region)| {
+                (0..memory.len() as u64).map(|n| byte(&regions, At { region, offset: 0 }, n)).collect()
+            }).collect();
+        for ((region, offset), byte) in places.iter().zip(&records) {
+            expected[*region as usize][*offset as usize] = *byte;
+        }
+        for (n, part) in records.chunks(piece).enumerate() {
+            prop_assert_eq!(laid.write(n * piece, part), Ok(()));
+        }
+        for (region, expected) in (0..).zip(expected) {
+            for (n, expected) in (0..).zip(expected) {
+                prop_assert_eq!(byte(&regions, At { region, offset: 0 }, n), expected, "byte {} of {}", n, region);
+            }
+        }
+    }
+
+    #[test]
     fn a_nic_survives_any_item(
         mut item in prop::collection::vec(any::<u8>(), 512),
         small in prop::collection::vec((32..400_usize, 0..3_u8), 0..300),
@@ -306,5 +388,10 @@ proptest! {
         item[..8].copy_from_slice(b"ZSEG\x01\x82\0\0");
         let regions = [region(300, 1), region(40, 2)];
         let _ = gathered(&item, &regions, piece);
+        if let Ok(Some(mut laid)) = Laid::placed(item.len(), words(&item), &regions) {
+            for (n, part) in [7; 600].chunks(piece).enumerate() {
+                let _ = laid.write(n * piece, part);
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ pub enum MemoryKind {
     /// `host`: memory of the host.
     #[default]
     Host,
-    /// `layouts`: memory of the host, whose items may be [layouts](crate::layout).
+    /// `layouts`: memory of the host, whose items may have [layouts](crate::layout).
     Layouts,
     /// `gpu:N`: memory of GPU number N.
     Gpu(u32),
@@ -46,13 +46,6 @@ pub const MEMORY_HELP: &str = "host, layouts, gpu:N, gpu:N:host, fpga-sim, or pc
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no kind of memory: expected {MEMORY_HELP}")]
 pub struct UnknownMemory(String);
-
-impl MemoryKind {
-    /// The memory of a ring at a host or member of this kind: only producers' items are layouts.
-    pub fn of_ring(self, is_producer: bool) -> Self {
-        if self == Self::Layouts && !is_producer { Self::Host } else { self }
-    }
-}
 
 impl FromStr for MemoryKind {
     type Err = UnknownMemory;

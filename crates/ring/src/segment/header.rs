@@ -6,7 +6,7 @@ const MAGIC: [u8; 4] = *b"ZSEG";
 const VERSION: u8 = 1;
 const CHECKSUM: u8 = 1 << 0;
 const TUPLES: u8 = 1 << 1;
-/// In a producer's ring: a [layout](crate::layout) stands in place of the records. No consumer sees it.
+/// A [layout](crate::layout) stands in place of the records. Only a consumer that has placed it sees it.
 pub(crate) const LAYOUT: u8 = 1 << 7;
 
 /// A segment's header.
@@ -108,8 +108,55 @@ impl Header {
         item[5] |= LAYOUT;
     }
 
+    /// Writes the header of an item that is still to come, behind which its layout stands.
+    pub(crate) fn write_placed(item: &mut [u8]) {
+        Self { producer: 0, sequence: 0, count: 0, used: 0, tuples: true, checksum: false }.write_laid(item);
+    }
+
+    /// The header that a NIC leaves in an item whose records it has put where the item's layout says; `None`: they did not come so, and lie
+    /// in the item. `begin` is that of the item as it came.
+    ///
+    /// Only tuples without a checksum are put elsewhere: others have to be looked at first.
+    pub fn as_placed(begin: &[u8], room: usize) -> Option<[u8; HEADER_LEN]> {
+        let mut begin = *begin.first_chunk::<HEADER_LEN>()?;
+        let [m0, m1, m2, m3, version, flags, r0, r1, ..] = begin;
+        let (used, count) = (word(&begin, 24), word(&begin, 12));
+        let is_sound = [m0, m1, m2, m3] == MAGIC && (version, flags, r0, r1) == (VERSION, TUPLES, 0, 0);
+        let fits = used as usize <= room && count > 0 && used > 0 && used.is_multiple_of(count);
+        if !is_sound || !fits || word(&begin, 28) != 0 {
+            return None;
+        }
+        begin[5] |= LAYOUT;
+        Some(begin)
+    }
+
+    /// The header of an item whose records are where its layout says, which a NIC has put there.
+    pub(super) fn of_placed(item: &[u8]) -> Option<Self> {
+        let header = item.first_chunk::<HEADER_LEN>()?;
+        let begin = u64::from(word(header, 0)) | u64::from(word(header, 4)) << 32;
+        let sequence = u64::from(word(header, 16)) | u64::from(word(header, 20)) << 32;
+        let (producer, count, used) = (word(header, 8), word(header, 12), word(header, 24));
+        Self::says_layout(begin).then_some(Self {
+            producer,
+            sequence,
+            count,
+            used,
+            tuples: true,
+            checksum: false,
+        })
+    }
+
+    /// Has an item not say that it has a layout.
+    pub fn without_layout(begin: &mut [u8]) {
+        if let Some(word) = begin.first_chunk_mut::<8>()
+            && Self::says_layout(u64::from_le_bytes(*word))
+        {
+            word[5] &= !LAYOUT;
+        }
+    }
+
     /// Whether an item that begins with this word, least significant byte first, has a layout in place of records.
-    pub(crate) fn says_layout(word: u64) -> bool {
+    pub fn says_layout(word: u64) -> bool {
         let [magic @ .., version, flags, _, _] = word.to_le_bytes();
         magic == MAGIC && version == VERSION && flags & LAYOUT != 0
     }

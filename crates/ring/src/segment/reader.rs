@@ -50,6 +50,33 @@ struct Place {
     begun: u32,
 }
 
+impl Place {
+    /// Notes a segment.
+    ///
+    /// # Errors
+    /// [`SegmentReadError::Sequence`], if it does not follow its producer's last one.
+    fn comes(&mut self, header: &Header, has_gaps: bool) -> Result<(), SegmentReadError> {
+        let (producer, found) = (header.producer, header.sequence);
+        let slot = match self.next.iter().position(|&(id, _)| id == producer) {
+            Some(slot) => slot,
+            None => {
+                self.next.push((producer, found));
+                self.next.len() - 1
+            }
+        };
+        self.next.swap(0, slot);
+        if let Some((_, next)) = self.next.first_mut() {
+            let expected = *next;
+            if expected != found && !has_gaps {
+                *next = found;
+                return Err(SegmentReadError::Sequence { producer, expected, found });
+            }
+            *next = found.wrapping_add(1);
+        }
+        Ok(())
+    }
+}
+
 impl SegmentReader {
     /// A reader of the ring's items. Each producer may begin with any sequence number.
     pub fn new(consumer: Consumer) -> Self {
@@ -92,26 +119,32 @@ impl SegmentReader {
                 return Err(fault.into());
             }
         };
-        let (producer, found) = (header.producer, header.sequence);
-        let slot = match place.next.iter().position(|&(id, _)| id == producer) {
-            Some(slot) => slot,
-            None => {
-                place.next.push((producer, found));
-                place.next.len() - 1
-            }
-        };
-        place.next.swap(0, slot);
-        if let Some((_, next)) = place.next.first_mut() {
-            let expected = *next;
-            if expected != found && !self.has_gaps {
-                *next = found;
-                view.keep();
-                return Err(SegmentReadError::Sequence { producer, expected, found });
-            }
-            *next = found.wrapping_add(1);
+        if let Err(gap) = place.comes(&header, self.has_gaps) {
+            view.keep();
+            return Err(gap);
         }
         let begun = std::mem::take(&mut place.begun);
         Ok(Segment { header, view, place, begun })
+    }
+
+    /// Pops the next item if a NIC has put its records where the item's layout says, and [holds](View::hold) its slot. `None`: its records
+    /// lie in the ring.
+    ///
+    /// # Errors
+    /// As [`try_next_segment`](Self::try_next_segment).
+    pub fn try_next_placed(&mut self) -> Result<Option<Header>, SegmentReadError> {
+        let view = self.consumer.peek_at_most(1)?;
+        let Some(header) = Header::of_placed(view.bytes()) else {
+            view.keep();
+            return Ok(None);
+        };
+        if let Err(gap) = self.place.comes(&header, self.has_gaps) {
+            view.keep();
+            return Err(gap);
+        }
+        self.place.begun = 0;
+        view.hold();
+        Ok(Some(header))
     }
 
     /// The ring's handle, with all segments that were not read. Whoever attaches when it is detached is told which records of the

@@ -1,12 +1,14 @@
-//! Host memory of a ring whose items may be layouts ([`zsr_ring::layout`]). The soft NIC reads it as over a bus, and gets what a layout
-//! says in place of the item.
+//! Host memory of a ring whose items may have layouts ([`zsr_ring::layout`]). The soft NIC reaches it as over a bus. In place of an item it
+//! reads what a producer's layout says, and it writes records to where a consumer's layout says.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use zsr_ring::Role;
 use zsr_ring::layout::{Laid, LayoutFault};
 use zsr_ring::memory::{Bus, ByteOrder, Gone, Layouts, Memory, MemoryKey, Visibility};
+use zsr_ring::segment::{HEADER_LEN, Header};
 use zsr_soft_nic::HostMemory;
 use zsr_wire::ring::{ControlWord, ITEMS, PRODUCER_HEAD, PRODUCER_TAIL};
 
@@ -18,9 +20,10 @@ const ITEMS_AT: usize = ITEMS as usize;
 pub(super) struct LaidOut {
     memory: Arc<dyn Memory>,
     own: HostMemory,
+    role: Role,
     item_size: usize,
     regions: Mutex<Regions>,
-    /// Why the NIC reads nothing here any more.
+    /// Why the NIC moves no items here any more.
     trouble: OnceLock<String>,
 }
 
@@ -30,17 +33,28 @@ struct Regions {
     all: Vec<Arc<dyn Memory>>,
     /// The layout that was read last, which a READ response after the other is made from, and where its item begins.
     last: Option<(usize, Laid)>,
+    /// The item that is being written, whose layout a consumer has placed.
+    coming: Option<Coming>,
+}
+
+/// An item whose records go to where its layout says.
+struct Coming {
+    /// Where it begins in the ring.
+    start: usize,
+    layout: Laid,
+    /// Bytes of records.
+    used: usize,
 }
 
 impl LaidOut {
     /// Layouts in the items of a ring in `memory`, which processors reach.
-    pub(super) fn over(memory: Arc<dyn Memory>, item_size: u32) -> Self {
+    pub(super) fn over(memory: Arc<dyn Memory>, role: Role, item_size: u32) -> Self {
         // SAFETY: the memory is valid as long as it lives, and is reached through raw pointers only.
         let own = unsafe {
             HostMemory::from_raw(memory.base().as_ptr(), memory.len(), Arc::new(Arc::clone(&memory)))
         };
         let (regions, trouble) = (Mutex::default(), OnceLock::new());
-        Self { memory, own, item_size: item_size as usize, regions, trouble }
+        Self { memory, own, role, item_size: item_size as usize, regions, trouble }
     }
 
     fn lock(&self) -> MutexGuard<'_, Regions> {
@@ -64,14 +78,10 @@ impl LaidOut {
     /// Bytes of the item that begins at `start`, from `within` on.
     fn read_item(&self, start: usize, within: usize, bytes: &mut [u8]) -> Result<(), LayoutFault> {
         let mut regions = self.lock();
-        let word = |n: usize| {
-            let mut word = [0; 8];
-            self.own.read(start + 8 * n, &mut word);
-            u64::from_le_bytes(word)
-        };
+        let word = self.words(start);
         if let Some((at, laid)) = &mut regions.last
             && *at == start
-            && laid.is_of(word)
+            && laid.is_of(&word)
         {
             return laid.read(within, bytes);
         }
@@ -84,19 +94,113 @@ impl LaidOut {
         }
     }
 
-    fn fail(&self, start: usize, fault: &LayoutFault) -> Gone {
+    /// The words of the item that begins at `start`.
+    fn words(&self, start: usize) -> impl Fn(usize) -> u64 {
+        move |n| {
+            let mut word = [0; 8];
+            self.own.read(start + 8 * n, &mut word);
+            u64::from_le_bytes(word)
+        }
+    }
+
+    /// Writes bytes of the item that begins at `start`, from `within` on. Requests of a switch come in order, so bytes that don't begin
+    /// an item go on where those before have ended.
+    fn write_item(
+        &self,
+        regions: &mut Regions,
+        start: usize,
+        within: usize,
+        bytes: &[u8],
+    ) -> Result<(), LayoutFault> {
+        if within == 0 {
+            let layout = Laid::placed(self.item_size, self.words(start), &regions.all)?;
+            let header = layout.as_ref().and_then(|layout| Header::as_placed(bytes, layout.room()));
+            regions.coming = layout.zip(header).map(|(layout, header)| {
+                self.own.write(start, &header);
+                let used = u32::from_le_bytes([header[24], header[25], header[26], header[27]]) as usize;
+                Coming { start, layout, used }
+            });
+        }
+        match &mut regions.coming {
+            Some(Coming { start: of, layout, used }) if *of == start => {
+                let records = &bytes[HEADER_LEN.saturating_sub(within).min(bytes.len())..];
+                let skip = within.saturating_sub(HEADER_LEN);
+                // The item's end behind its records is nobody's.
+                layout.write(skip, &records[..used.saturating_sub(skip).min(records.len())])
+            }
+            _ => {
+                self.own.write(start + within, bytes);
+                // Only programs here say that there is a layout.
+                if within < size_of::<u64>() {
+                    self.without_layout(start);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the item that begins at `start` not say that it has a layout.
+    fn without_layout(&self, start: usize) {
+        let mut begin = [0; 8];
+        self.own.read(start, &mut begin);
+        if Header::says_layout(u64::from_le_bytes(begin)) {
+            Header::without_layout(&mut begin);
+            self.own.write(start, &begin);
+        }
+    }
+
+    /// Puts records that have come for the program before into the ring, for the next one, and takes out layouts whose items have not come.
+    fn take_back(&self, regions: &mut Regions) {
+        // What is still to come of an item comes to its slot.
+        regions.coming = None;
+        for start in (ITEMS_AT..self.memory.len()).step_by(self.item_size) {
+            if !Header::says_layout(self.words(start)(0)) {
+                continue;
+            }
+            let mut item = vec![0; self.item_size];
+            let placed = Laid::placed(self.item_size, self.words(start), &regions.all);
+            match placed.and_then(|layout| layout.map(|mut layout| layout.read(0, &mut item)).transpose()) {
+                Ok(Some(())) => self.own.write(start, &item),
+                // Its records are lost, and whoever pops it is told that it is no segment.
+                Ok(None) | Err(_) => self.own.write(start, &[0; HEADER_LEN]),
+            }
+        }
+    }
+
+    fn fail(&self, start: usize, what: &str, fault: &LayoutFault) -> Gone {
         let at = start - ITEMS_AT;
-        let fate = "its NIC reads nothing here any more: delete the flow, or take the member out of it";
+        let fate = "its NIC moves no items here any more: delete the flow, or take the member out of it";
         let _ = self
             .trouble
-            .set(format!("the item at byte {at} of the ring can't be read, since {fault}; {fate}"));
+            .set(format!("the item at byte {at} of the ring can't be {what}, since {fault}; {fate}"));
         Gone
     }
 }
 
 impl Bus for LaidOut {
-    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Gone> {
-        self.own.write(offset, bytes);
+    fn write(&self, offset: usize, mut bytes: &[u8]) -> Result<(), Gone> {
+        if offset < ITEMS_AT || self.role != Role::Consumer {
+            self.own.write(offset, bytes);
+            return Ok(());
+        }
+        if self.trouble.get().is_some() {
+            return Err(Gone);
+        }
+        let mut regions = self.lock();
+        if regions.all.is_empty() {
+            self.own.write(offset, bytes);
+            return Ok(());
+        }
+        let mut at = offset;
+        while !bytes.is_empty() {
+            let within = (at - ITEMS_AT) % self.item_size;
+            let (part, rest) = bytes.split_at(bytes.len().min(self.item_size - within));
+            let start = at - within;
+            if let Err(fault) = self.write_item(&mut regions, start, within, part) {
+                return Err(self.fail(start, "put in its place", &fault));
+            }
+            (at, bytes) = (at + part.len(), rest);
+        }
         Ok(())
     }
 
@@ -116,7 +220,7 @@ impl Bus for LaidOut {
             let start = at - within;
             if let Err(fault) = self.read_item(start, within, part) {
                 if self.has_item(start) {
-                    return Err(self.fail(start, &fault));
+                    return Err(self.fail(start, "read", &fault));
                 }
                 self.own.read(at, part);
             }
@@ -135,7 +239,7 @@ impl Layouts for LaidOut {
         if let Some(other) = memory.iter().find(|m| m.visibility() != Visibility::Coherent) {
             return Err(format!("{} can't be registered: expected host memory", other.describe()));
         }
-        let used = if drained { 0 } else { self.lock().all.len() };
+        let used = if drained || self.role == Role::Consumer { 0 } else { self.lock().all.len() };
         match used + memory.len() <= MOST_REGIONS {
             true => Ok(()),
             false => Err(format!(
@@ -149,7 +253,10 @@ impl Layouts for LaidOut {
         let mut regions = self.lock();
         // The next program's items may look like those of the one before.
         regions.last = None;
-        if drained {
+        if self.role == Role::Consumer {
+            self.take_back(&mut regions);
+        }
+        if drained || self.role == Role::Consumer {
             regions.all.clear();
         }
         let first = regions.all.len();
@@ -210,75 +317,4 @@ unsafe impl Memory for LaidOut {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use zsr_ring::layout::{At, Column, Layout, Rows};
-    use zsr_ring::segment::{SegmentConfig, SegmentWriter};
-    use zsr_ring::{Cancel, Flags, Ring, RingSpec, Role};
-
-    const ITEM: usize = 256;
-
-    fn host(bytes: usize) -> Arc<dyn Memory> {
-        Arc::new(zsr_ring::memory::HostMemory::with_order(bytes, ByteOrder::NATIVE).expect("memory"))
-    }
-
-    fn put(memory: &Arc<dyn Memory>, offset: usize, bytes: &[u8]) {
-        // SAFETY: in bounds of the tests' memory, which nobody has a reference into.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.base().as_ptr().add(offset), bytes.len());
-        }
-    }
-
-    #[test]
-    fn an_item_that_was_taken_is_no_trouble_whatever_it_says() {
-        let spec = RingSpec::new(ITEM as u64, 4 * ITEM as u64).expect("a ring");
-        let laid = Arc::new(LaidOut::over(host(spec.memory_len()), ITEM as u32));
-        let start = 3 * ITEM as u32;
-        let ring = Ring::over(Role::Producer, spec, laid.clone(), start, 1).expect("a ring");
-        let region = host(64);
-        put(&region, 0, &[5, 0, 0, 0]);
-        put(&region, 45, b"record");
-        assert_eq!(laid.register(vec![host(1), region.clone()], true), 0);
-        let producer = ring.attach_producer(Cancel::new()).expect("free");
-        let mut writer = SegmentWriter::records(producer, SegmentConfig::default()).expect("large enough");
-        let place = |offset| At { region: 0, offset };
-        let rows = Rows::Listed { at: place(0), width: 4, count: 1 };
-        let column = Column { at: place(40), stride: 1, width: 6 };
-        let layout = Layout::new(rows, [column]);
-        writer.try_lay_out(&layout, std::slice::from_ref(&region), 1).expect("pushed");
-        writer.try_push(b"a record in place").expect("pushed");
-        writer.flush().expect("pushed");
-        let at = |item: usize| ITEMS_AT + item * ITEM;
-        let mut bytes = [0; 6];
-        assert!(laid.read(at(3) + 32, &mut bytes).is_ok() && bytes == *b"record");
-        let mut both = [0; 8 + 17];
-        // The second item is behind the wrap.
-        assert!(laid.read(at(0) + 36, &mut both[8..]).is_ok() && both[8..] == *b"a record in place");
-        // The switch has taken the item, and the program uses its memory for something else.
-        put(&region, 0, &[0xff; 4]);
-        let tail = |counter| ControlWord { counter, flags: Flags::default() }.to_bytes(ByteOrder::NATIVE);
-        assert!(laid.write(PRODUCER_TAIL as usize, &tail(start + ITEM as u32)).is_ok());
-        assert!(laid.read(at(3) + 32, &mut bytes).is_ok() && laid.trouble().is_none());
-        // One that is in the ring ends it.
-        assert!(laid.write(PRODUCER_TAIL as usize, &tail(start)).is_ok());
-        assert!(laid.read(at(3) + 32, &mut bytes).is_err());
-        let trouble = laid.trouble().expect("it is told");
-        assert!(
-            trouble.contains("the item at byte 768 of the ring") && trouble.contains("number 0 of its list")
-        );
-        assert!(laid.read(at(0) + 36, &mut both).is_err());
-        writer.abandon();
-    }
-
-    #[test]
-    fn regions_of_programs_before_are_kept_until_the_ring_is_drained() {
-        let laid = LaidOut::over(host(ITEMS_AT + 2 * ITEM), ITEM as u32);
-        let some = |count| (0..count).map(|_| host(1)).collect::<Vec<_>>();
-        assert_eq!(laid.register(some(16), true), 0);
-        assert_eq!((1..4).map(|_| laid.register(some(16), false)).collect::<Vec<_>>(), [16, 32, 48]);
-        let refused = laid.accepts(&some(1), false).expect_err("64 are in use");
-        assert!(refused.contains("of which 64 are in use"), "{refused}");
-        assert!(laid.accepts(&some(16), true).is_ok());
-        assert_eq!(laid.register(some(1), true), 0);
-    }
-}
+mod tests;

@@ -1,9 +1,10 @@
-//! Layouts: records leave from where a program keeps them, without a copy and without a post.
+//! Layouts: records leave from where a program keeps them, and come to where another wants them, without a copy and without a post.
 //!
 //! A program [allocates](Registered::allocate) the memory in which its columns, pages or rows lie, and registers it when it attaches
 //! ([`Options::registered`](crate::Options)). For each item it then says which of these bytes make the records
 //! ([`FlowProducer::lay_out`](crate::FlowProducer::lay_out)). That is a description of some 100 bytes, whatever the number of records.
-//! The NIC gathers the records when the switch READs the item. Consumers see records as any other.
+//! The NIC gathers the records when the switch READs the item. Consumers see records as any other, or place layouts, too: a
+//! [`LayoutConsumer`] says where the records of each item go, and its NIC scatters them.
 //!
 //! The rings have to be in memory of the kind `layouts`: `memory: layouts` of a host or member in the topology. The soft NIC follows
 //! layouts. RDMA devices need indirect memory keys, which agents don't make yet. docs/layouts.md has more.
@@ -28,6 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod consumer;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -35,7 +38,10 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use zsr_ring::ByteOrder;
 use zsr_ring::memory::{Memory, MemoryError, SharedMemory};
 
-pub use zsr_ring::layout::{At, Column, Layout, LayoutError, MOST_COLUMNS, Piece, Rows, check, divides};
+pub use consumer::{Came, LayoutConsumer};
+pub use zsr_ring::layout::{
+    Arrived, At, Column, Layout, LayoutError, MOST_COLUMNS, Piece, Rows, check, divides,
+};
 
 /// Where `address` of this process is in registered memory.
 pub fn find(regions: &[Registered], address: *const u8) -> Option<At> {
@@ -45,7 +51,7 @@ pub fn find(regions: &[Registered], address: *const u8) -> Option<At> {
     })
 }
 
-/// Memory of this program that a NIC on this machine can read. Clones are the same memory, which is given back when the last of them, and
+/// Memory of this program that a NIC on this machine can read and write. Clones are the same memory, which is given back when the last of them, and
 /// the last item that names it, is gone.
 #[derive(Clone, Debug)]
 pub struct Registered(Arc<SharedMemory>);
@@ -89,6 +95,17 @@ impl Registered {
             }
         }
         self.write_bytes(offset + 8 * words.len(), rest);
+    }
+
+    /// Copies bytes from `offset` on to `out`. Panics if they leave the memory.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        let len = self.len();
+        let fits = offset.checked_add(out.len()).is_some_and(|end| end <= len);
+        assert!(fits, "{} B at {offset} leave registered memory of {len} B", out.len());
+        for (n, byte) in out.iter_mut().enumerate() {
+            // SAFETY: in bounds, as was checked; bytes are always aligned.
+            *byte = unsafe { AtomicU8::from_ptr(self.as_ptr().add(offset + n)) }.load(Ordering::Relaxed);
+        }
     }
 
     fn write_bytes(&self, offset: usize, bytes: &[u8]) {
