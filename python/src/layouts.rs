@@ -9,7 +9,7 @@ use zsr::layouts::{Column, Layout, Registered as Memory, Rows, find};
 
 use crate::place::export;
 
-/// Memory that a NIC on this machine can read.
+/// Memory that a NIC on this machine can read and write.
 #[pyclass(frozen)]
 pub(crate) struct Registered {
     pub(crate) memory: Memory,
@@ -51,7 +51,7 @@ pub(crate) fn layout(
     let at = |address: usize, what: &str| {
         find(regions, address as *const u8).ok_or_else(|| {
             PyValueError::new_err(format!(
-                "{what} is not in memory that the producer has registered: make it in a Registered, and name that when you attach"
+                "{what} is not in memory that the program has registered: make it in a Registered, and name that when you attach"
             ))
         })
     };

@@ -3,6 +3,7 @@
 mod combiner;
 mod consumer;
 mod errors;
+mod layout_consumer;
 mod layouts;
 mod options;
 mod place;
@@ -17,6 +18,7 @@ fn _zsr(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<producer::Ticket>()?;
     module.add_class::<place::Place>()?;
     module.add_class::<layouts::Registered>()?;
+    module.add_class::<layout_consumer::LayoutConsumer>()?;
     module.add_class::<consumer::Consumer>()?;
     module.add_class::<consumer::Held>()?;
     module.add_class::<combiner::Combiner>()?;

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _zsr
 from ._buffers import _bytes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer  # only for type checkers: typing's from Python 3.12 on
 
 __all__ = [
-    "Batch", "Combiner", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "InStream", "InStreams", "Lost", "Misuse", "NotFound",
+    "Arrived", "Batch", "Combiner", "Consumer", "ControllerError", "Damaged", "Ended", "Error", "InStream", "InStreams", "LayoutConsumer", "Lost", "Misuse", "NotFound",
     "OutStream", "OutStreams", "Producer", "Registered", "RingError", "RouteError", "SchemaError", "SizeError", "StreamError", "SumError",
     "Ticket", "TimedOut", "barrier", "__version__",
 ]
@@ -367,6 +367,50 @@ class Batch:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+class Arrived(NamedTuple):
+    """An item whose records are where its layout says: who pushed it, how many records and bytes it had, and the last of these bytes, for
+    which the layout had no room (mostly none)."""
+
+    producer: int
+    records: int
+    length: int
+    rest: bytes
+
+
+class LayoutConsumer(_zsr.LayoutConsumer):
+    """The popping side of one member of a flow, which says where records go before they come: docs/layouts.md. With `with`, it leaves at
+    the end.
+
+    `registered`: the memory that place() names. The others as of Consumer. Raises NotFound, ControllerError, RingError, Misuse.
+    """
+
+    def __new__(cls, flow: str, registered: Iterable[Registered], *, member: str | None = None, system: str | None = None,
+                controller: str | None = None, certificate: str | PathLike[str] | None = None) -> LayoutConsumer:
+        return super().__new__(cls, flow, list(registered), member=member, system=system, controller=controller, certificate=certificate)
+
+    def place(self, columns: Iterable[np.ndarray], *, rows: np.ndarray | None = None, chosen: np.ndarray | None = None) -> bool:
+        """Says where the records go of the next item that has no place yet: record n to row n of each column, side by side. Columns, `rows`
+        and `chosen` are as of Producer.lay_out(), and belong to the NIC until the item was popped. False: as many are placed as the ring
+        has items. Does not wait. Raises ValueError, Misuse."""
+        columns = list(columns)
+        described = [_array(column, f"column {n}") for n, column in enumerate(columns)]
+        return self.put_place(described, *_rows(columns, rows, chosen))
+
+    def pop(self, timeout: float | None = None) -> Arrived | None:
+        """The next item, whose records are where its layout says; None at the end of the stream: all producers have closed, and all is popped.
+        Raises TimedOut, Ended, Damaged, Misuse (no layout is placed for the item, which stays)."""
+        came = self.take(timeout)
+        if came is None and not self.ended:
+            raise TimedOut(f"nothing came in {timeout} s")
+        return None if came is None else Arrived(*came)
+
+    def __enter__(self) -> LayoutConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
 
 class Combiner(_zsr.Combiner):

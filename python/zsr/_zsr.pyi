@@ -42,7 +42,7 @@ class Ticket:
 
 @final
 class Registered:
-    """Zeroed memory that a NIC on this machine can read: a buffer of `length` bytes, for numpy.frombuffer."""
+    """Zeroed memory that a NIC on this machine can read and write: a buffer of `length` bytes, for numpy.frombuffer."""
     def __new__(cls, length: int) -> Self: ...
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -70,6 +70,21 @@ class Consumer:
         """Leaves: what was not popped is for the next program. If arrays of batches are still there, the ring is left with the last."""
     @staticmethod
     def first(consumers: Sequence[Consumer], timeout: float | None = None) -> int | None: ...
+
+class LayoutConsumer:
+    def __new__(cls, flow: str, registered: Sequence[Registered], *, member: str | None = None, system: str | None = None,
+                controller: str | None = None, certificate: str | PathLike[str] | None = None) -> Self: ...
+    @property
+    def member(self) -> str: ...
+    @property
+    def ended(self) -> bool: ...
+    @property
+    def placed(self) -> tuple[int, int]:
+        """How many layouts are placed whose items were not popped, and how many there can be: as many as the ring has items."""
+    def put_place(self, columns: Sequence[tuple[int, int, int]], kind: str, count: int, by: tuple[int, int, int] | None) -> bool: ...
+    def take(self, timeout: float | None = None) -> tuple[int, int, int, bytes] | None: ...
+    def leave(self) -> None:
+        """Leaves: what was not popped is for the next program, also what has come to this program's memory."""
 
 @final
 class Held:

@@ -675,7 +675,7 @@ static void layouts(void) {
     l.rows = ZSR_ROWS_LISTED;
     l.by = &l;
     EXPECT(zsr_producer_lay_out(p, 0, &l, 0, NULL) == ZSR_ERROR_INVALID);
-    SAYS("layout.by is not in memory that this producer has registered");
+    SAYS("layout.by is not in memory that this program has registered");
     zsr_layout every = l;
     every.rows = ZSR_ROWS_EVERY;
     every.period = 2;
@@ -717,15 +717,79 @@ static void layouts(void) {
     }
 }
 
+/* Flow `placed`: items of 4 KiB, two to a ring, layouts at the consumer. */
+static void placed(void) {
+    enum { BLOCK = 100, BLOCKS = 64, ITEMS = 20 };
+    zsr_registered *memory = NULL;
+    zsr_layout_consumer *c;
+    zsr_arrived arrived;
+    OK(zsr_registered_new(BLOCK * BLOCKS + 4 * BLOCKS, &memory));
+    char *begin = zsr_registered_begin(memory);
+    uint32_t *numbers = (uint32_t *)(begin + BLOCK * BLOCKS);
+    const zsr_registered *regions[] = {memory, NULL};
+    EXPECT(zsr_layout_consumer_attach(NULL, NULL, regions, 1, &c) == ZSR_ERROR_INVALID && !c);
+    EXPECT(zsr_layout_consumer_attach("placed", NULL, regions, 2, &c) == ZSR_ERROR_INVALID && !c);
+    SAYS("regions[1] is null");
+    EXPECT(zsr_layout_consumer_attach("lines", NULL, regions, 1, &c) == ZSR_ERROR_RING && !c);
+    SAYS("memory: layouts");
+    EXPECT(zsr_layout_consumer_attach("lines", NULL, NULL, 0, &c) == ZSR_ERROR_INVALID && !c);
+    SAYS("memory: layouts");
+    OK(zsr_layout_consumer_attach("placed", NULL, regions, 1, &c));
+    zsr_registered_free(memory);
+    EXPECT(zsr_layout_consumer_place(c, NULL) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_layout_consumer_pop(c, 0, NULL) == ZSR_ERROR_INVALID);
+    EXPECT(zsr_layout_consumer_pop(c, 0, &arrived) == ZSR_AGAIN);
+    EXPECT(zsr_layout_consumer_pop(NULL, 0, &arrived) == ZSR_ERROR_INVALID);
+
+    zsr_options sized = ZSR_OPTIONS_INIT;
+    sized.record_size = BLOCK;
+    zsr_producer *p;
+    OK(zsr_producer_attach("placed", &sized, &p));
+    zsr_layout_column blocks = {begin, BLOCK, BLOCK};
+    zsr_layout l = {0};
+    l.columns = &blocks;
+    l.column_count = 1;
+    l.rows = ZSR_ROWS_LISTED;
+    l.count = 2;
+    l.width = 4;
+    l.by = &l;
+    EXPECT(zsr_layout_consumer_place(c, &l) == ZSR_ERROR_INVALID);
+    SAYS("layout.by is not in memory that this program has registered");
+    char sent[3][BLOCK];
+    for (int item = 0; item < ITEMS; item++) {
+        /* Each item has 1, 2 or 3 records, and place for 2. */
+        int count = 1 + item % 3;
+        l.by = numbers + 2 * (item % 2);
+        for (int n = 0; n < 2; n++) numbers[2 * (item % 2) + n] = (uint32_t)((item * 2 + n) * 5 % BLOCKS);
+        OK(zsr_layout_consumer_place(c, &l));
+        for (int n = 0; n < count; n++) {
+            memset(sent[n], 10 * item + n + 1, BLOCK);
+            OK(zsr_producer_push(p, ZSR_TO_KEY, sent[n], BLOCK, ZSR_FOREVER));
+        }
+        OK(zsr_producer_flush(p));
+        OK(zsr_layout_consumer_pop(c, ZSR_FOREVER, &arrived));
+        EXPECT(arrived.records == (uint32_t)count && arrived.bytes == (uint64_t)count * BLOCK);
+        for (int n = 0; n < count && n < 2; n++)
+            EXPECT(!memcmp(begin + (item * 2 + n) * 5 % BLOCKS * BLOCK, sent[n], BLOCK));
+        EXPECT(arrived.rest_length == (count == 3 ? BLOCK : 0) && !memcmp(arrived.rest, sent[2], arrived.rest_length));
+    }
+    OK(zsr_layout_consumer_place(c, &l));
+    OK(zsr_layout_consumer_place(c, &l));
+    EXPECT(zsr_layout_consumer_place(c, &l) == ZSR_AGAIN);
+    OK(zsr_producer_close(p));
+    EXPECT(zsr_layout_consumer_pop(c, ZSR_FOREVER, &arrived) == ZSR_END);
+    OK(zsr_layout_consumer_leave(c));
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
         void (*run)(void);
     } parts[] = {{"arguments", arguments}, {"records", records}, {"rows", rows}, {"threads", threads}, {"newest", newest}, {"urgent", urgent},
-        {"combine", combine}, {"streams", streams}, {"layouts", layouts}, {"restart", restart}, {"down", down}};
+        {"combine", combine}, {"streams", streams}, {"layouts", layouts}, {"placed", placed}, {"restart", restart}, {"down", down}};
     for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++) {
         if (!strcmp(argv[1], parts[i].name)) return parts[i].run(), 0;
     }
-    fprintf(stderr, "usage: check arguments|records|rows|threads|newest|urgent|combine|streams|layouts|restart|down\n");
+    fprintf(stderr, "usage: check arguments|records|rows|threads|newest|urgent|combine|streams|layouts|placed|restart|down\n");
     return 2;
 }

@@ -161,9 +161,39 @@ static void layouts() {
     EXPECT((got == std::vector<double>{10, 15, 21, 23, 99}));
 }
 
+// Flow `plus-placed`: layouts at the consumer.
+static void placed() {
+    zsr::registered memory(4096);
+    auto notes = memory.at<std::uint32_t>();
+    auto prices = memory.at<double>(400);
+    EXPECT(fails([&] { zsr::layout_consumer("words", {&memory}); }) == ZSR_ERROR_RING);
+    zsr::layout_consumer consumer("plus-placed", {&memory});
+    zsr::options sized;
+    sized.record_size = 12;
+    zsr::producer producer("plus-placed", sized);
+    std::vector<zsr_layout_column> columns{zsr::column(notes), zsr::column(prices)};
+    // Rows become columns.
+    EXPECT(consumer.place(zsr::rows(3, 10, 5), columns));
+    EXPECT(fails([&] { consumer.place(zsr::rows(2000), columns); }) == ZSR_ERROR_INVALID);
+    for (std::uint32_t note = 1; note < 4; note++) {
+        char row[12];
+        double price = note / 2.0;
+        std::memcpy(row, &note, 4);
+        std::memcpy(row + 4, &price, 8);
+        producer.push({row, sizeof row});
+    }
+    producer.close();
+    auto came = consumer.pop();
+    EXPECT(came && came->records == 3 && came->bytes == 36 && came->rest_length == 0);
+    for (std::uint32_t n = 0; n < 3; n++) EXPECT(notes[10 + 5 * n] == n + 1 && prices[10 + 5 * n] == (n + 1) / 2.0);
+    EXPECT(!consumer.pop() && consumer.ended());
+    consumer.leave();
+}
+
 int main() {
     words();
     numbers();
     kinds();
     layouts();
+    placed();
 }

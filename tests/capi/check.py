@@ -22,8 +22,10 @@ FLOWS = [
     ["bulk", "-c", "h2", "--item-size", "4KiB"],
     ["sales", "-c", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "shop: u16, n: i64, x: f64"],
     ["laid", "-c", "h2", "h3", "--item-size", "4KiB", "--memory", "h1=layouts"],
+    ["placed", "-c", "h2", "--item-size", "4KiB", "--ring-size", "8KiB", "--memory", "h2=layouts"],
     ["lines", "-c", "h2", "--item-size", "4KiB"],
     ["plus-laid", "-c", "h2", "--item-size", "4KiB", "--memory", "h1=layouts"],
+    ["plus-placed", "-c", "h2", "--item-size", "4KiB", "--memory", "h2=layouts"],
     ["plus-news", "-c", "h2", "--item-size", "4KiB"],
     ["plus-sales", "-c", "h2", "--item-size", "4KiB", "--schema", "n: u64, x: f64"],
     ["lent", "-c", "h2", "h3", "--item-size", "4KiB", "--ring-size", "16KiB", "--schema", "n: u64, x: f64", "--doorbell", "false"],
@@ -31,9 +33,9 @@ FLOWS = [
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]
 # Of each way to build: what it takes, and which parts run.
 BUILDS = {
-    "shared": ([], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "layouts", "restart", "down"]),
-    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "layouts", "down"]),
-    "tsan": (["-fsanitize=thread"], ["records", "threads", "urgent", "streams", "layouts"]),
+    "shared": ([], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "layouts", "placed", "restart", "down"]),
+    "asan-ubsan": (["-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["arguments", "records", "rows", "threads", "newest", "urgent", "combine", "streams", "layouts", "placed", "down"]),
+    "tsan": (["-fsanitize=thread"], ["records", "threads", "urgent", "streams", "layouts", "placed"]),
 }
 
 

@@ -15,14 +15,14 @@ def sh(*args):
 
 @pytest.fixture
 def flow(request):
-    """Makes a flow named as the test, from h1 to h2; takes more arguments of `zsr flow create`."""
+    """Makes a flow named as the test, from `source` to `sink`; takes more arguments of `zsr flow create`."""
     name = re.sub(r"\W", "-", request.node.name).strip("-")
 
     def create(*args):
-        sh("flow", "create", name, "-p", create.source, "-c", "h2", *args)
+        sh("flow", "create", name, "-p", create.source, "-c", create.sink, *args)
         return name
 
-    create.source = "h1"
+    create.source, create.sink = "h1", "h2"
     yield create
     subprocess.run([os.environ["ZSR"], "flow", "delete", name, "--force"], capture_output=True)
 
@@ -239,7 +239,7 @@ def test_arrays_leave_from_where_they_lie(flow):
         producer.lay_out([table], chosen=bits)
         assert came() == table[::7].tobytes()
         for columns, more, words in [
-            ([TABLE["id"]], {}, "column 0 is not in memory that the producer has registered"),
+            ([TABLE["id"]], {}, "column 0 is not in memory that the program has registered"),
             ([table["id"], table["id"][1:]], {}, "columns of \\[999, 1000\\] rows"),
             ([table["id"][::-1]], {}, "runs backwards"),
             ([flat[:, ::2]], {}, "side by side"),
@@ -254,6 +254,56 @@ def test_arrays_leave_from_where_they_lie(flow):
         with pytest.raises(zsr.TimedOut):
             while True:
                 producer.lay_out([flat[:400]], timeout=0)
+
+
+def test_records_come_to_arrays_that_were_placed(flow):
+    flow.sink = "h3"
+    name = flow("--item-size", "4KiB", "--ring-size", "16KiB")
+    memory = zsr.Registered(60_000)
+    table = np.frombuffer(memory, TABLE.dtype, 1000)
+    numbers = np.frombuffer(memory, "<u4", 16, 40_000).reshape(4, 4)
+    size = TABLE.dtype.itemsize
+    with zsr.LayoutConsumer(name, [memory]) as consumer, zsr.Producer(name, record_size=size) as producer:
+        assert consumer.placed == (0, 4) and not consumer.ended
+        with pytest.raises(zsr.TimedOut):
+            consumer.pop(timeout=0)
+        for n in range(40):
+            rows = numbers[n % 4]
+            rows[:] = (np.arange(4) * 300 + n * 7) % 1000
+            assert consumer.place([table], rows=rows)
+            producer.push_rows(TABLE[n: n + 3])
+            producer.flush()
+            came = consumer.pop(timeout=60)
+            assert came == (came.producer, 3, 3 * size, b"")
+            assert (table[rows[:3]] == TABLE[n: n + 3]).all()
+        # Columns of their own, and more than there is room for.
+        assert consumer.place([table["id"][900:902], table["note"][902:904]])
+        producer.push_rows(TABLE[:3])
+        producer.flush()
+        came = consumer.pop(timeout=60)
+        assert came.records == 3 and len(came.rest) == 3 * size - 2 * (8 + TABLE.dtype["note"].itemsize)
+        for columns, more, words in [
+            ([TABLE["id"]], {}, "column 0 is not in memory that the program has registered"),
+            ([table["id"], table["id"][1:]], {}, "columns of"),
+        ]:
+            with pytest.raises(ValueError, match=words):
+                consumer.place(columns, **more)
+        with pytest.raises(zsr.Misuse, match="don't fit an item"):
+            consumer.place([table])
+        producer.push_rows(TABLE[:1])
+        producer.flush()
+        with pytest.raises(zsr.Misuse, match="no layout is placed"):
+            consumer.pop()
+        while consumer.place([table[:10]]):
+            pass
+        assert consumer.pop().records == 1
+        producer.close()
+        assert consumer.pop() is None and consumer.ended
+
+
+def test_layouts_are_refused_in_plain_memory(flow):
+    with pytest.raises(zsr.Misuse, match="memory: layouts"):
+        zsr.LayoutConsumer(flow("--item-size", "4KiB"), [])
 
 
 def test_what_is_wrong_is_said(flow):
@@ -344,7 +394,7 @@ def test_the_example_counts_all(flow):
 
 
 def test_the_example_hands_over_all_blocks(flow):
-    flow.source = "h3"
+    flow.source, flow.sink = "h4", "h3"
     name = flow("--item-size", "1MiB", "--ring-size", "8MiB")
     example = os.path.join(os.environ["EXAMPLES"], "blocks.py")
     said = subprocess.run([sys.executable, example, name], capture_output=True, text=True, timeout=300)

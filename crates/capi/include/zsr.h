@@ -135,6 +135,9 @@ typedef struct zsr_in_stream zsr_in_stream;
 // Streams that come to one consumer of a flow.
 typedef struct zsr_in_streams zsr_in_streams;
 
+// The popping side of one member of a flow, which says where records go before they come.
+typedef struct zsr_layout_consumer zsr_layout_consumer;
+
 // A stream that goes out.
 typedef struct zsr_out_stream zsr_out_stream;
 
@@ -144,7 +147,7 @@ typedef struct zsr_out_streams zsr_out_streams;
 // The pushing side of one member of a flow.
 typedef struct zsr_producer zsr_producer;
 
-// Memory of this program that a NIC on this machine can read.
+// Memory of this program that a NIC on this machine can read and write.
 typedef struct zsr_registered zsr_registered;
 
 // All rings of one member of a flow, whose memory a GPU or another unit reads and writes itself (zsr.cuh).
@@ -242,6 +245,20 @@ typedef struct zsr_layout {
     // Bytes of each number, 4 or 8.
     uint32_t width;
 } zsr_layout;
+
+// An item that was popped, whose records are where its layout says.
+typedef struct zsr_arrived {
+    // Number of the producer that pushed it.
+    uint32_t producer;
+    // Number of its records.
+    uint32_t records;
+    // Bytes of its records.
+    uint64_t bytes;
+    // The last of these bytes, which the layout had no room for. The handle's, until the next call with it.
+    const uint8_t *rest;
+    // Bytes of `rest`; mostly 0.
+    size_t rest_length;
+} zsr_arrived;
 
 // An item that was laid out.
 typedef struct zsr_ticket {
@@ -590,6 +607,59 @@ zsr_status zsr_barrier(const char *name,
                        int64_t timeout_us,
                        const struct zsr_options *options);
 
+// As zsr_consumer_attach(), with `count` regions of memory that layouts name, at most 16. The member's ring has to be in memory of the kind
+// `layouts` (`memory: layouts` in the topology).
+//
+// Ownership: `*consumer` is the caller's, until zsr_layout_consumer_leave() or zsr_layout_consumer_abort(). `flow`, `options`, which may be
+// NULL, and `regions` stay the caller's; regions may be freed.
+// Blocks: as zsr_consumer_attach().
+// Threads: any.
+// Errors: as zsr_consumer_attach(); ZSR_ERROR_INVALID also for a replicate flow and one with several lanes; ZSR_ERROR_RING also when the
+// ring has no layouts. `*consumer` is NULL then.
+zsr_status zsr_layout_consumer_attach(const char *flow,
+                                      const struct zsr_options *options,
+                                      const struct zsr_registered *const *regions,
+                                      size_t count,
+                                      struct zsr_layout_consumer **consumer);
+
+// Says where the records go of the next item that has no place yet. The first layout is the first item's, and so on.
+//
+// Ownership: `layout` stays the caller's. What it names belongs to the NIC until its item was popped.
+// Blocks: no.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN: as many layouts are placed as the ring has items, and one has to be popped first. ZSR_ERROR_BUSY; ZSR_ERROR_INVALID, also
+// for a layout that makes no sense, leaves registered memory, or names more than an item brings.
+zsr_status zsr_layout_consumer_place(struct zsr_layout_consumer *consumer,
+                                     const struct zsr_layout *layout);
+
+// Pops the next item, whose records are where its layout says.
+//
+// Ownership: `arrived` is the caller's; its `rest` is the handle's.
+// Blocks: until there is one, for at most `timeout_us` microseconds; ZSR_FOREVER: as long as it takes.
+// Threads: any, one call with a handle at a time.
+// Errors: ZSR_AGAIN when none came in time, ZSR_END when all producers have closed and all is popped; ZSR_ERROR_INVALID, also when no layout
+// is placed for the item, which stays; ZSR_ERROR_BUSY, ZSR_ERROR_CANCELLED, ZSR_ERROR_ENDED; ZSR_ERROR_DAMAGED (the item is popped, and its
+// layout is dropped).
+zsr_status zsr_layout_consumer_pop(struct zsr_layout_consumer *consumer,
+                                   int64_t timeout_us,
+                                   struct zsr_arrived *arrived);
+
+// Leaves. Items that are not popped are for the next program at this member, also such that have come to this program's memory.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY.
+// Blocks: as zsr_consumer_leave().
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_layout_consumer_leave(struct zsr_layout_consumer *consumer);
+
+// Gives up: before the end of the stream, the flow does what its policy says when a program dies.
+//
+// Ownership: takes the handle, other than with ZSR_ERROR_BUSY.
+// Blocks: as zsr_consumer_leave().
+// Threads: any, one call with a handle at a time, and none after it.
+// Errors: ZSR_ERROR_INVALID, ZSR_ERROR_BUSY.
+zsr_status zsr_layout_consumer_abort(struct zsr_layout_consumer *consumer);
+
 // Makes zeroed memory of `length` bytes.
 //
 // Ownership: `*memory` is the caller's, until zsr_registered_free().
@@ -606,7 +676,8 @@ zsr_status zsr_registered_new(size_t length, struct zsr_registered **memory);
 // Errors: none.
 void *zsr_registered_begin(const struct zsr_registered *memory);
 
-// Frees registered memory. Producers that have registered it keep it until they end and their items were taken.
+// Frees registered memory. Producers that have registered it keep it until they end and their items were taken. Consumers keep it until
+// they end, and the ring's agent until the next program comes or the ring goes.
 //
 // Ownership: takes `memory`, which may be NULL.
 // Blocks: no.

@@ -21,6 +21,7 @@
 #include <iterator>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -96,7 +97,7 @@ inline bool barrier(const std::string &name, std::uint32_t participants, const o
     return check(zsr_barrier(name.c_str(), participants, timeout_us, &o)) == ZSR_OK;
 }
 
-// Zeroed memory that a NIC on this machine can read, for layouts.
+// Zeroed memory that a NIC on this machine can read and write, for layouts.
 class registered {
 public:
     explicit registered(std::size_t length) {
@@ -152,6 +153,53 @@ template <class T> zsr_layout listed(const T *numbers, std::uint32_t count) noex
     return layout;
 }
 
+// What programs register when they attach.
+inline std::vector<const zsr_registered *> regions_of(const std::vector<const registered *> &regions) {
+    std::vector<const zsr_registered *> memory;
+    for (const registered *region : regions) memory.push_back(region ? region->get() : nullptr);
+    return memory;
+}
+
+// The popping side of one member of a flow, which says where records go before they come. One that is destroyed leaves.
+class layout_consumer {
+public:
+    // Regions may be destroyed before the consumer.
+    layout_consumer(const std::string &flow, const std::vector<const registered *> &regions, const options &with = {}) {
+        zsr_options o = with.get();
+        zsr_layout_consumer *c = nullptr;
+        auto memory = regions_of(regions);
+        check(zsr_layout_consumer_attach(flow.c_str(), &o, memory.data(), memory.size(), &c));
+        consumer_.reset(c);
+    }
+
+    // Where the records go of the next item that has no place yet: rows of these columns, which belong to the NIC until the item was
+    // popped. False: as many are placed as the ring has items.
+    bool place(zsr_layout rows, const std::vector<zsr_layout_column> &columns) {
+        rows.columns = columns.data();
+        rows.column_count = columns.size();
+        return check(zsr_layout_consumer_place(get(), &rows)) == ZSR_OK;
+    }
+    // The next item; nullopt: none came in time, or, if ended(), none will come.
+    std::optional<zsr_arrived> pop(std::int64_t timeout_us = ZSR_FOREVER) {
+        zsr_arrived arrived{};
+        zsr_status said = check(zsr_layout_consumer_pop(get(), timeout_us, &arrived));
+        ended_ = said == ZSR_END;
+        return said == ZSR_OK ? std::optional(arrived) : std::nullopt;
+    }
+    bool ended() const noexcept { return ended_; }
+    void leave() { check(zsr_layout_consumer_leave(consumer_.release())); }
+    // Gives up, as a program that dies.
+    void abort() { check(zsr_layout_consumer_abort(consumer_.release())); }
+    zsr_layout_consumer *get() const noexcept { return consumer_.get(); }
+
+private:
+    struct end {
+        void operator()(zsr_layout_consumer *c) const noexcept { zsr_layout_consumer_leave(c); }
+    };
+    std::unique_ptr<zsr_layout_consumer, end> consumer_;
+    bool ended_ = false;
+};
+
 // The pushing side of one member of a flow. One that is destroyed before close() or leave() leaves: the stream does not end.
 class producer {
 public:
@@ -165,8 +213,7 @@ public:
     producer(const std::string &flow, const std::vector<const registered *> &regions, const options &with = {}) {
         zsr_options o = with.get();
         zsr_producer *p = nullptr;
-        std::vector<const zsr_registered *> memory;
-        for (const registered *region : regions) memory.push_back(region ? region->get() : nullptr);
+        auto memory = regions_of(regions);
         check(zsr_producer_attach_registered(flow.c_str(), &o, memory.data(), memory.size(), &p));
         producer_.reset(p);
     }

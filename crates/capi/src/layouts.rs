@@ -11,14 +11,36 @@ use crate::handle::{at, check, put, to, wait};
 use crate::producer::{attach, within, zsr_producer};
 use crate::status::zsr_status::{self, *};
 
-/// Most regions that a producer registers.
+/// Most regions that a program registers.
 const MOST_REGISTERED: usize = 16;
+
+/// The regions that a program names when it attaches.
+///
+/// # Safety
+/// `regions` points to `count` pointers, each null or to memory that was not freed.
+pub(crate) unsafe fn registered(
+    regions: *const *const zsr_registered,
+    count: usize,
+) -> Result<Vec<Registered>, Fault> {
+    if count > MOST_REGISTERED {
+        return Err(invalid(format!("{count} regions: expected {MOST_REGISTERED} at most")));
+    }
+    if count > 0 {
+        check(regions, "regions")?;
+    }
+    let region = |n: usize| {
+        // SAFETY: by contract.
+        unsafe { at(*regions.add(n), &format!("regions[{n}]")) }.map(|memory| memory.0.clone())
+    };
+    (0..count).map(region).collect()
+}
+
 /// ZSR_ROWS_EVERY and the others.
 const EVERY: i32 = 0;
 const CHOSEN: i32 = 1;
 const LISTED: i32 = 2;
 
-/// Memory of this program that a NIC on this machine can read.
+/// Memory of this program that a NIC on this machine can read and write.
 pub struct zsr_registered(Registered);
 
 /// A column of a layout: row n has `width` bytes at `first` plus n times `stride`.
@@ -95,7 +117,8 @@ pub unsafe extern "C" fn zsr_registered_begin(memory: *const zsr_registered) -> 
     unsafe { memory.as_ref() }.map_or(std::ptr::null_mut(), |memory| memory.0.as_ptr().cast())
 }
 
-/// Frees registered memory. Producers that have registered it keep it until they end and their items were taken.
+/// Frees registered memory. Producers that have registered it keep it until they end and their items were taken. Consumers keep it until
+/// they end, and the ring's agent until the next program comes or the ring goes.
 ///
 /// Ownership: takes `memory`, which may be NULL.
 /// Blocks: no.
@@ -129,19 +152,8 @@ pub unsafe extern "C" fn zsr_producer_attach_registered(
     call(|| {
         // SAFETY: the caller's promise: room for a pointer.
         unsafe { put(producer, "producer", std::ptr::null_mut()) }?;
-        if count > MOST_REGISTERED {
-            return Err(invalid(format!("{count} regions: expected {MOST_REGISTERED} at most")));
-        }
-        if count > 0 {
-            check(regions, "regions")?;
-        }
-        let region = |n: usize| {
-            // SAFETY: the caller's promise: so many pointers, each to memory that was not freed.
-            unsafe { at(*regions.add(n), &format!("regions[{n}]")) }.map(|memory| memory.0.clone())
-        };
-        let registered = (0..count).map(region).collect::<Result<_, Fault>>()?;
-        // SAFETY: the caller's promises: a text, options, room for a pointer.
-        unsafe { attach(flow, options, registered, producer) }
+        // SAFETY: the caller's promises: so many pointers to memory, a text, options, room for a pointer.
+        unsafe { attach(flow, options, registered(regions, count)?, producer) }
     })
 }
 
@@ -200,11 +212,11 @@ pub unsafe extern "C" fn zsr_producer_was_taken(
 
 /// # Safety
 /// There are as many columns as the layout says.
-unsafe fn read(layout: &zsr_layout, regions: &[Registered]) -> Result<Layout, Fault> {
+pub(crate) unsafe fn read(layout: &zsr_layout, regions: &[Registered]) -> Result<Layout, Fault> {
     let place = |address: *const c_void, what: &str| {
         find(regions, address.cast()).ok_or_else(|| {
             invalid(format!(
-                "{what} is not in memory that this producer has registered (zsr_producer_attach_registered)"
+                "{what} is not in memory that this program has registered when it attached (zsr_registered_new)"
             ))
         })
     };

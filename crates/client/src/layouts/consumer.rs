@@ -126,7 +126,7 @@ impl LayoutConsumer {
     ///
     /// # Errors
     /// As [`FlowConsumer::pop`]. What is no segment is popped, and its layout is dropped. [`ProgramError::NotPlaced`]: there is an item,
-    /// and no layout that can be followed for it.
+    /// and no layout that can be followed for it; or none is placed, and no item can come before one is.
     pub fn pop(&mut self) -> Result<Option<Arrived>, ProgramError> {
         loop {
             match self.pop_until(None)? {
@@ -154,6 +154,11 @@ impl LayoutConsumer {
     }
 
     fn pop_until(&mut self, end: Option<Instant>) -> Result<Came, ProgramError> {
+        // Nothing can come where no layout is placed and all slots wait for one.
+        let came = self.came()?;
+        if came != Came::Nothing {
+            return Ok(came);
+        }
         match self.consumer.lanes.wait(|| false, end) {
             Ok(()) => self.came(),
             Err(PopError::Closed) => Ok(Came::End),

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Laid, Layout, LayoutError, LayoutFault, encode};
+use crate::PopError;
 use crate::memory::Memory;
 use crate::segment::{Header, SegmentFault, SegmentReadError, SegmentReader};
 
@@ -45,7 +46,7 @@ pub enum PlacedError {
     /// As of other readers. An item that is no segment is popped, and its layout is dropped.
     #[error(transparent)]
     Read(#[from] SegmentReadError),
-    /// No layout says where the next item goes.
+    /// No layout says where the next item goes, and it has come, or can't come before one is placed.
     #[error("no layout is placed for the next item: place one first")]
     NonePlaced,
     /// The next item's layout can't be followed any more. The item stays where it is.
@@ -104,7 +105,10 @@ impl Places {
     /// [`PlacedError`].
     pub fn try_pop(&mut self, reader: &mut SegmentReader) -> Result<Arrived, PlacedError> {
         let Some(layout) = self.placed.front() else {
-            return Err(match reader.consumer().unread() {
+            let ring = reader.consumer();
+            let is_full = ring.held() == ring.spec().capacity() as usize;
+            return Err(match ring.unread() {
+                Err(PopError::Empty) if is_full => PlacedError::NonePlaced,
                 Ok(_) => PlacedError::NonePlaced,
                 Err(e) => SegmentReadError::from(e).into(),
             });
