@@ -614,7 +614,7 @@ zsr_status zsr_barrier(const char *name,
 // NULL, and `regions` stay the caller's; regions may be freed.
 // Blocks: as zsr_consumer_attach().
 // Threads: any.
-// Errors: as zsr_consumer_attach(); ZSR_ERROR_INVALID also for a replicate flow and one with several lanes; ZSR_ERROR_RING also when the
+// Errors: as zsr_consumer_attach(); ZSR_ERROR_INVALID also for a flow that is no shuffle, or has several lanes; ZSR_ERROR_RING also when the
 // ring has no layouts. `*consumer` is NULL then.
 zsr_status zsr_layout_consumer_attach(const char *flow,
                                       const struct zsr_options *options,
@@ -624,7 +624,8 @@ zsr_status zsr_layout_consumer_attach(const char *flow,
 
 // Says where the records go of the next item that has no place yet. The first layout is the first item's, and so on.
 //
-// Ownership: `layout` stays the caller's. What it names belongs to the NIC until its item was popped.
+// Ownership: `layout` stays the caller's. What it names belongs to the NIC until its item was popped, and no other layout that is placed may
+// name it.
 // Blocks: no.
 // Threads: any, one call with a handle at a time.
 // Errors: ZSR_AGAIN: as many layouts are placed as the ring has items, and one has to be popped first. ZSR_ERROR_BUSY; ZSR_ERROR_INVALID, also
@@ -644,7 +645,8 @@ zsr_status zsr_layout_consumer_pop(struct zsr_layout_consumer *consumer,
                                    int64_t timeout_us,
                                    struct zsr_arrived *arrived);
 
-// Leaves. Items that are not popped are for the next program at this member, also such that have come to this program's memory.
+// Leaves. Items that are not popped are for the next program at this member, also such that have come to this program's memory, which is
+// its own again behind this.
 //
 // Ownership: takes the handle, other than with ZSR_ERROR_BUSY.
 // Blocks: as zsr_consumer_leave().
@@ -670,14 +672,15 @@ zsr_status zsr_registered_new(size_t length, struct zsr_registered **memory);
 
 // The first byte of registered memory, aligned to 4096 bytes; NULL if `memory` is NULL.
 //
-// Ownership: the bytes live as long as `memory`. What a layout names must not change until zsr_producer_was_taken().
+// Ownership: the bytes live as long as `memory`. What a producer's layout names must not change until
+// zsr_producer_was_taken(). What a consumer's layout names is the NIC's until its item was popped.
 // Blocks: no.
 // Threads: any, also several at once.
 // Errors: none.
 void *zsr_registered_begin(const struct zsr_registered *memory);
 
 // Frees registered memory. Producers that have registered it keep it until they end and their items were taken. Consumers keep it until
-// they end, and the ring's agent until the next program comes or the ring goes.
+// they end.
 //
 // Ownership: takes `memory`, which may be NULL.
 // Blocks: no.

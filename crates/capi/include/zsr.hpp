@@ -153,12 +153,14 @@ template <class T> zsr_layout listed(const T *numbers, std::uint32_t count) noex
     return layout;
 }
 
-// What programs register when they attach.
+namespace detail {
+// The handles of these regions.
 inline std::vector<const zsr_registered *> regions_of(const std::vector<const registered *> &regions) {
     std::vector<const zsr_registered *> memory;
     for (const registered *region : regions) memory.push_back(region ? region->get() : nullptr);
     return memory;
 }
+} // namespace detail
 
 // The popping side of one member of a flow, which says where records go before they come. One that is destroyed leaves.
 class layout_consumer {
@@ -167,7 +169,7 @@ public:
     layout_consumer(const std::string &flow, const std::vector<const registered *> &regions, const options &with = {}) {
         zsr_options o = with.get();
         zsr_layout_consumer *c = nullptr;
-        auto memory = regions_of(regions);
+        auto memory = detail::regions_of(regions);
         check(zsr_layout_consumer_attach(flow.c_str(), &o, memory.data(), memory.size(), &c));
         consumer_.reset(c);
     }
@@ -213,7 +215,7 @@ public:
     producer(const std::string &flow, const std::vector<const registered *> &regions, const options &with = {}) {
         zsr_options o = with.get();
         zsr_producer *p = nullptr;
-        auto memory = regions_of(regions);
+        auto memory = detail::regions_of(regions);
         check(zsr_producer_attach_registered(flow.c_str(), &o, memory.data(), memory.size(), &p));
         producer_.reset(p);
     }

@@ -67,7 +67,7 @@ unsafe fn ended(consumer: *mut zsr_layout_consumer, work: impl FnOnce(Placing)) 
 /// NULL, and `regions` stay the caller's; regions may be freed.
 /// Blocks: as zsr_consumer_attach().
 /// Threads: any.
-/// Errors: as zsr_consumer_attach(); ZSR_ERROR_INVALID also for a replicate flow and one with several lanes; ZSR_ERROR_RING also when the
+/// Errors: as zsr_consumer_attach(); ZSR_ERROR_INVALID also for a flow that is no shuffle, or has several lanes; ZSR_ERROR_RING also when the
 /// ring has no layouts. `*consumer` is NULL then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zsr_layout_consumer_attach(
@@ -95,7 +95,8 @@ pub unsafe extern "C" fn zsr_layout_consumer_attach(
 
 /// Says where the records go of the next item that has no place yet. The first layout is the first item's, and so on.
 ///
-/// Ownership: `layout` stays the caller's. What it names belongs to the NIC until its item was popped.
+/// Ownership: `layout` stays the caller's. What it names belongs to the NIC until its item was popped, and no other layout that is placed may
+/// name it.
 /// Blocks: no.
 /// Threads: any, one call with a handle at a time.
 /// Errors: ZSR_AGAIN: as many layouts are placed as the ring has items, and one has to be popped first. ZSR_ERROR_BUSY; ZSR_ERROR_INVALID, also
@@ -152,7 +153,8 @@ pub unsafe extern "C" fn zsr_layout_consumer_pop(
     }
 }
 
-/// Leaves. Items that are not popped are for the next program at this member, also such that have come to this program's memory.
+/// Leaves. Items that are not popped are for the next program at this member, also such that have come to this program's memory, which is
+/// its own again behind this.
 ///
 /// Ownership: takes the handle, other than with ZSR_ERROR_BUSY.
 /// Blocks: as zsr_consumer_leave().

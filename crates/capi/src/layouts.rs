@@ -107,7 +107,8 @@ pub unsafe extern "C" fn zsr_registered_new(length: usize, memory: *mut *mut zsr
 
 /// The first byte of registered memory, aligned to 4096 bytes; NULL if `memory` is NULL.
 ///
-/// Ownership: the bytes live as long as `memory`. What a layout names must not change until zsr_producer_was_taken().
+/// Ownership: the bytes live as long as `memory`. What a producer's layout names must not change until
+/// zsr_producer_was_taken(). What a consumer's layout names is the NIC's until its item was popped.
 /// Blocks: no.
 /// Threads: any, also several at once.
 /// Errors: none.
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn zsr_registered_begin(memory: *const zsr_registered) -> 
 }
 
 /// Frees registered memory. Producers that have registered it keep it until they end and their items were taken. Consumers keep it until
-/// they end, and the ring's agent until the next program comes or the ring goes.
+/// they end.
 ///
 /// Ownership: takes `memory`, which may be NULL.
 /// Blocks: no.

@@ -60,7 +60,8 @@ impl Lanes {
             match with_pass(|| session.pass(name), attach) {
                 Ok((ring, layouts)) => {
                     let reader = SegmentReader::new(ring);
-                    let reader = if some { reader.with_gaps() } else { reader };
+                    let mut reader = if some { reader.with_gaps() } else { reader };
+                    reader.skip_empty();
                     lanes.all.push(Lane { reader, held: Held::default(), layouts });
                 }
                 Err(e) => {

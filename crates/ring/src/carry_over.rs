@@ -40,6 +40,11 @@ impl Ring {
         self.memory().bus().filter(|_| self.memory().visibility() == Visibility::Copied)
     }
 
+    /// The bus that shows items as a switch reads them.
+    fn as_read(&self) -> Option<&dyn Bus> {
+        self.far().or_else(|| self.memory().bus().filter(|_| self.role() == Role::Producer))
+    }
+
     /// The items from counter `from` on, as they lie in memory, whether they were popped or not. Of memory that has a
     /// [trouble](crate::memory::Memory::trouble) behind this call it is not known what they are.
     ///
@@ -48,7 +53,7 @@ impl Ring {
     pub fn items_at(&self, from: u32, len: usize) -> Result<Vec<u8>, NotInRing> {
         let (at, bytes) = self.piece(from, len)?;
         let mut out = vec![0; len];
-        match self.far() {
+        match self.as_read() {
             // The zeros of memory that is gone are for nobody: see `Memory::trouble`.
             Some(bus) => drop(bus.read(ITEMS_OFFSET + at as usize, &mut out)),
             // SAFETY: in bounds, and no switch that could write there is connected.

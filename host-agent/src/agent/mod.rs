@@ -347,7 +347,7 @@ impl Agent {
         let id = table.last_id + 1;
         // Differs from that of any ring made shortly before, of this name or another.
         let epoch = id as u16;
-        if memory == MemoryKind::Layouts && item_size < SMALLEST_ITEM.into() {
+        if memory == MemoryKind::Layouts && role == Role::Producer && item_size < SMALLEST_ITEM.into() {
             let message = format!(
                 "items of {item_size} B are too small for layouts: expected {SMALLEST_ITEM} B or more"
             );

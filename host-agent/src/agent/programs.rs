@@ -63,7 +63,9 @@ impl Agent {
                 continue;
             }
             info.ring.filled_bytes();
-            if let Some(layouts) = info.ring.memory().layouts() {
+            if info.ring.role() == Role::Producer
+                && let Some(layouts) = info.ring.memory().layouts()
+            {
                 // Programs take rings under this lock, and register memory behind that.
                 let _table = self.lock();
                 if !info.ring.has_producer() && info.ring.snapshot().fill() == 0 {
@@ -194,7 +196,8 @@ impl Agent {
                  topology"
             ));
         }
-        let drained = || info.ring.snapshot().fill() == 0;
+        // Of a consumer that has ended no layout is left in the ring.
+        let drained = || wanted == Role::Consumer || info.ring.snapshot().fill() == 0;
         if let Some(layouts) = layouts {
             self.room_for(regions)
                 .and_then(|()| layouts.accepts(regions, drained()))
@@ -207,7 +210,7 @@ impl Agent {
         let bell = self.bell_of(&info);
         let (info, lease) = self.lease(name, program).map_err(|e| self.refusal(&info, &e))?;
         self.0.passes.used(info.id, &attach.pass);
-        let drained = info.ring.snapshot().fill() == 0;
+        let drained = drained();
         let layouts = info.ring.memory().layouts();
         let layouts = layouts.map(|layouts| layouts.register(std::mem::take(regions), drained));
         Ok(Admitted { info, lease, file, bell, layouts })
@@ -261,6 +264,9 @@ impl Agent {
             Some(_) => (EventKind::Left, format!("{program} has left")),
             None => (kind, detail),
         };
+        if let Some(layouts) = info.ring.memory().layouts() {
+            layouts.retire();
+        }
         // At one moment for whoever comes next, of whom is heard behind this.
         let mut table = self.lock();
         drop(lease);

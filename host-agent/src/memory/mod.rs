@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use zsr_ring::layout::SMALLEST_ITEM;
 use zsr_ring::memory::{HostMemory, Memory, MemoryError, MemoryKind, SharedMemory};
 use zsr_ring::{ByteOrder, RingSpec, Role};
 
@@ -91,6 +92,8 @@ impl Memories {
     ) -> Result<Arc<dyn Memory>, MemoryRefusal> {
         let memory = self.allocate(kind, spec.memory_len(), spec.byte_order())?;
         Ok(match kind {
+            // Items of a consumer that are too small for layouts are plain.
+            MemoryKind::Layouts if role == Role::Consumer && spec.item_size() < SMALLEST_ITEM => memory,
             MemoryKind::Layouts => Arc::new(laid_out::LaidOut::over(memory, role, spec.item_size())),
             _ => memory,
         })

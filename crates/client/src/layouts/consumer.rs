@@ -62,7 +62,7 @@ impl LayoutConsumer {
     /// Takes the ring of a consumer of `flow`, and registers `options.registered`, which layouts name.
     ///
     /// # Errors
-    /// As [`FlowConsumer::attach`]; [`ProgramError::NoLayouts`]: a replicate flow, or one with several lanes;
+    /// As [`FlowConsumer::attach`]; [`ProgramError::NoLayouts`]: a flow that is no shuffle, or has several lanes;
     /// [`PuError::Refused`](crate::pu::PuError::Refused): the ring is not in memory of the kind `layouts`.
     pub fn attach(
         controller: impl Into<Contact>,
@@ -73,9 +73,8 @@ impl LayoutConsumer {
         let (mut consumer, found) = FlowConsumer::attach_with(controller.into(), flow, options, &registered)?;
         let first = consumer.lanes.at(0).layouts;
         let why = match first {
-            _ if found.kind() == proto::FlowKind::Replicate => {
-                "it replicates: items that one consumer lacks are read from where another has popped them"
-            }
+            // The controller looks at items that were popped, for what another consumer lacks, or has got already.
+            _ if found.kind() != proto::FlowKind::Shuffle => "it is no shuffle",
             _ if consumer.lanes() > 1 => "they have several lanes: create the flow with one",
             None => "their rings are not in memory of the kind `layouts` (`memory: layouts` in the topology)",
             Some(first) => {
@@ -112,7 +111,7 @@ impl LayoutConsumer {
     /// Says where the records go of the next item that has no place yet. `false`: all [there can be](Self::placed) are placed, and one has
     /// to be popped first. Does not wait.
     ///
-    /// What the layout names belongs to the NIC until the item was popped. Where a bitmap or a list changes before, so that it names what
+    /// What the layout names belongs to the NIC until the item was popped, and no other layout that is placed may name it. Where a bitmap or a list changes before, so that it names what
     /// is not registered or other rows, the flow counts this consumer as dead.
     ///
     /// # Errors
@@ -126,7 +125,7 @@ impl LayoutConsumer {
     ///
     /// # Errors
     /// As [`FlowConsumer::pop`]. What is no segment is popped, and its layout is dropped. [`ProgramError::NotPlaced`]: there is an item,
-    /// and no layout that can be followed for it; or none is placed, and no item can come before one is.
+    /// and no layout that can be followed for it.
     pub fn pop(&mut self) -> Result<Option<Arrived>, ProgramError> {
         loop {
             match self.pop_until(None)? {
@@ -154,7 +153,7 @@ impl LayoutConsumer {
     }
 
     fn pop_until(&mut self, end: Option<Instant>) -> Result<Came, ProgramError> {
-        // Nothing can come where no layout is placed and all slots wait for one.
+        // Slots that wait for layouts are given back where none is placed.
         let came = self.came()?;
         if came != Came::Nothing {
             return Ok(came);
@@ -179,8 +178,8 @@ impl LayoutConsumer {
         }
     }
 
-    /// Leaves: what was not popped is for the next program. What has come to this program's memory by then, the agent puts into the ring
-    /// when the next program attaches.
+    /// Leaves: what was not popped is for the next program, also what has come to this program's memory, which is its own again when this
+    /// returns.
     pub fn leave(mut self) {
         self.places.leave(&mut self.consumer.lanes.at(0).reader);
         self.consumer.leave();

@@ -71,8 +71,8 @@ impl Registered {
         self.0.len()
     }
 
-    /// The first byte, aligned to 4096 bytes, valid as long as this value lives. NICs read what layouts in a ring name, so that must
-    /// not change until the item was taken.
+    /// The first byte, aligned to 4096 bytes, valid as long as this value lives. NICs read what layouts of a producer name, so that must
+    /// not change until the item was taken. They write what layouts of a consumer name until the item was popped.
     pub fn as_ptr(&self) -> *mut u8 {
         self.0.base().as_ptr()
     }

@@ -80,13 +80,14 @@ impl Laid {
         mut word: impl FnMut(usize) -> u64,
         regions: &Regions,
     ) -> Result<Option<Self>, LayoutFault> {
-        Self::decoded(item_size, &mut word, regions, |room, claimed| match room == claimed {
-            true => Ok(()),
+        let Some((laid, claimed)) = Self::decoded(item_size, &mut word, regions)? else { return Ok(None) };
+        match claimed as usize == laid.room() {
+            true => Ok(Some(laid)),
             false => Err(LayoutFault::Nonsense("the number of bytes")),
-        })
+        }
     }
 
-    /// As [`of`](Self::of), of an item that a consumer has [placed](super::write_place): its records have to fit the layout's rows.
+    /// As [`of`](Self::of), of an item whose layout a consumer has [placed](super::Places): its records have to fit the layout's rows.
     ///
     /// # Errors
     /// [`LayoutFault`].
@@ -95,18 +96,19 @@ impl Laid {
         mut word: impl FnMut(usize) -> u64,
         regions: &Regions,
     ) -> Result<Option<Self>, LayoutFault> {
-        Self::decoded(item_size, &mut word, regions, |room, claimed| match claimed <= room {
-            true => Ok(()),
+        let Some((laid, claimed)) = Self::decoded(item_size, &mut word, regions)? else { return Ok(None) };
+        match claimed as usize <= laid.room() {
+            true => Ok(Some(laid)),
             false => Err(LayoutFault::Nonsense("more bytes than its rows take")),
-        })
+        }
     }
 
+    /// The layout, and how many bytes of records the item's header claims.
     fn decoded(
         item_size: usize,
         word: &mut dyn FnMut(usize) -> u64,
         regions: &Regions,
-        sound: impl FnOnce(u64, u64) -> Result<(), LayoutFault>,
-    ) -> Result<Option<Self>, LayoutFault> {
+    ) -> Result<Option<(Self, u32)>, LayoutFault> {
         // Smaller items may end before their first word does.
         if item_size < HEADER_LEN {
             return Ok(None);
@@ -146,7 +148,6 @@ impl Laid {
         if row_size == 0 || row_size > room || count == 0 || row_size * u64::from(count) > room {
             return Err(LayoutFault::Nonsense("more rows than an item takes"));
         }
-        sound(row_size * u64::from(count), claimed.into())?;
         let source = At { region: region as u32, offset };
         let (rows, last) = match kind {
             1 if frequency > 0 && frequency <= period => (
@@ -190,7 +191,7 @@ impl Laid {
                 return Err(LayoutFault::Changed { found, pushed: count });
             }
         }
-        Ok(Some(laid))
+        Ok(Some((laid, claimed)))
     }
 
     /// Whether this is what an item says that has these words: it says so by its producer's number and its own.

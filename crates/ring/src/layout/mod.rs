@@ -1,5 +1,6 @@
 //! Layouts: a segment whose records stay where a program keeps them. The ring's item says where that is, and the NIC gathers
-//! the records when the switch READs the item.
+//! the records when the switch READs the item. At a consumer, a free slot says where the records of the item go that comes there, and the NIC
+//! scatters them ([`Places`]).
 //!
 //! A [`Layout`] is a sequence of row numbers ([`Rows`]) and a list of [`Column`]s. Each row makes one record: an element of
 //! each column, side by side. So a few numbers name many records, and a program neither copies them nor posts anything.
@@ -11,11 +12,12 @@
 //! | rows that a filter has chosen | [`Rows::Chosen`], a bit per row |
 //! | records behind pointers, pages of a block table | [`Rows::Listed`], a number per record |
 //!
-//! Columns, bits and lists lie in [regions](Regions): memory that the program has registered. It must not change them until
-//! the item was taken. Ideas are from D-RDMA, sections 3.1 to 3.3 (strided, bitmapped and pointer-mapped regions).
+//! Columns, bits and lists lie in [regions](Regions): memory that the program has registered. A producer must not change them until
+//! the item was taken, a consumer until it was popped. Ideas are from D-RDMA, sections 3.1 to 3.3 (strided, bitmapped and pointer-mapped regions).
 //!
 //! # Encoding
-//! An item with a layout begins with a [segment](crate::segment)'s header in which bit 7 of the flags is set. Behind the
+//! An item with a layout begins with a [segment](crate::segment)'s header in which bit 7 of the flags is set. In a consumer's free slot it
+//! is the header of a segment without records. When an item comes there, its header takes that one's place, with bit 7. Behind the
 //! header are words of 8 bytes, least significant byte first:
 //!
 //! | word | content |

@@ -13,7 +13,19 @@ use std::sync::Arc;
 use super::{Laid, Layout, LayoutError, LayoutFault, encode};
 use crate::PopError;
 use crate::memory::Memory;
-use crate::segment::{Header, SegmentFault, SegmentReadError, SegmentReader};
+use crate::segment::{HEADER_LEN, Header, SegmentFault, SegmentReadError, SegmentReader};
+
+/// The header of an item that has a layout, and is none of a ring's.
+const EMPTY: [u8; HEADER_LEN] = {
+    let mut header = [0; HEADER_LEN];
+    let begin = *b"ZSEG\x01\x82";
+    let mut n = 0;
+    while n < begin.len() {
+        header[n] = begin[n];
+        n += 1;
+    }
+    header
+};
 
 /// The layouts of a ring's next items.
 #[derive(Debug)]
@@ -46,7 +58,7 @@ pub enum PlacedError {
     /// As of other readers. An item that is no segment is popped, and its layout is dropped.
     #[error(transparent)]
     Read(#[from] SegmentReadError),
-    /// No layout says where the next item goes, and it has come, or can't come before one is placed.
+    /// No layout says where the next item goes, which has come.
     #[error("no layout is placed for the next item: place one first")]
     NonePlaced,
     /// The next item's layout can't be followed any more. The item stays where it is.
@@ -85,6 +97,7 @@ impl Places {
         }
         if self.placed.len() + ring.held() >= slots {
             let write = |slot: &mut [u8]| {
+                // The slot's header says that it has no records, also while this is written.
                 encode(&layout, &self.regions, self.first, slot)?;
                 Header::write_placed(slot);
                 Ok(())
@@ -104,15 +117,14 @@ impl Places {
     /// # Errors
     /// [`PlacedError`].
     pub fn try_pop(&mut self, reader: &mut SegmentReader) -> Result<Arrived, PlacedError> {
-        let Some(layout) = self.placed.front() else {
-            let ring = reader.consumer();
-            let is_full = ring.held() == ring.spec().capacity() as usize;
-            return Err(match ring.unread() {
-                Err(PopError::Empty) if is_full => PlacedError::NonePlaced,
-                Ok(_) => PlacedError::NonePlaced,
-                Err(e) => SegmentReadError::from(e).into(),
-            });
-        };
+        if let Err(e) = reader.consumer().unread() {
+            // Who waits without a layout, or for nothing, needs no slots for layouts. An item that comes lies in the ring.
+            if self.placed.is_empty() || e == PopError::Closed {
+                reader.consumer().give_back(None);
+            }
+            return Err(SegmentReadError::from(e).into());
+        }
+        let Some(layout) = self.placed.front() else { return Err(PlacedError::NonePlaced) };
         if let Some(header) = reader.try_next_placed()? {
             self.placed.pop_front();
             let Header { producer, count: records, used: bytes, .. } = header;
@@ -131,7 +143,7 @@ impl Places {
             let item = &mut self.item;
             let soundly = |_| LayoutFault::Nonsense("it was changed");
             encode(layout, &self.regions, 0, item).map_err(soundly)?;
-            Header::write_placed(item);
+            item[..HEADER_LEN].copy_from_slice(&EMPTY);
             let word = |n: usize| item.as_chunks::<8>().0.get(n).map_or(0, |word| u64::from_le_bytes(*word));
             let laid = Laid::placed(item.len(), word, &self.regions)?;
             let mut laid = laid.ok_or(LayoutFault::Nonsense("it was changed"))?;
@@ -145,10 +157,9 @@ impl Places {
             };
             match segment.as_they_lie() {
                 (records, Some(_)) => put(records)?,
-                // A fault is the last: records behind it can't be found.
-                (_, None) => segment.records().flatten().try_for_each(put)?,
+                (_, None) => segment.records().try_for_each(|record| Ok::<(), PlacedError>(put(record?)?))?,
             }
-            Ok(Arrived {
+            Ok::<Arrived, PlacedError>(Arrived {
                 producer: segment.header().producer,
                 records: segment.len() as u32,
                 bytes: bytes as u32,
@@ -157,24 +168,24 @@ impl Places {
         };
         match copied() {
             Ok(arrived) => {
-                segment.hold();
+                segment.hold_popped();
                 self.placed.pop_front();
                 Ok(arrived)
             }
-            Err(fault) => {
+            Err(fault @ PlacedError::Layout(_)) => {
                 segment.keep(0);
-                Err(PlacedError::Layout(fault))
+                Err(fault)
+            }
+            Err(fault) => {
+                segment.hold_popped();
+                self.placed.pop_front();
+                Err(fault)
             }
         }
     }
 
-    /// Gives slots of popped items back without layouts, so that nothing comes again to whoever attaches next. Layouts that are placed stay,
-    /// until the ring's agent takes them out.
+    /// Gives slots of popped items back without layouts. Layouts that are placed stay in the ring until its agent takes them out.
     pub fn leave(self, reader: &mut SegmentReader) {
-        let clear = |slot: &mut [u8]| {
-            Header::without_layout(slot);
-            Ok::<(), LayoutError>(())
-        };
-        while reader.consumer().refill(clear).is_some() {}
+        reader.consumer().give_back(None);
     }
 }

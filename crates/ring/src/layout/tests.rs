@@ -351,7 +351,7 @@ proptest! {
         if encode(&layout, &regions, 0, &mut item).is_err() {
             return Ok(());
         }
-        Header::write_placed(&mut item);
+        item[..8].copy_from_slice(b"ZSEG\x01\x82\0\0");
         let laid = Laid::placed(ITEM, words(&item), &regions).expect("sound");
         let mut laid = laid.expect("a layout");
         let places = places(&layout, &regions);

@@ -83,11 +83,14 @@ pub trait Layouts: Send + Sync {
     /// registered before.
     ///
     /// # Errors
-    /// Why a NIC can't read it, or that it is too much.
+    /// Why a NIC can't reach it, or that it is too much.
     fn accepts(&self, memory: &[Arc<dyn Memory>], drained: bool) -> Result<(), String>;
     /// Registers memory that was [accepted](Self::accepts), and says by which number layouts name the first of it. What was registered before
     /// is given up if `drained`.
     fn register(&self, memory: Vec<Arc<dyn Memory>>, drained: bool) -> u32;
+    /// The program has ended. A consumer's memory is its own again when this returns: records that have come there, and were not popped,
+    /// are in the ring for the next program. A producer's memory stays registered until its items are taken.
+    fn retire(&self);
 }
 
 /// A GPU that has memory.

@@ -108,16 +108,23 @@ impl Header {
         item[5] |= LAYOUT;
     }
 
-    /// Writes the header of an item that is still to come, behind which its layout stands.
-    pub(crate) fn write_placed(item: &mut [u8]) {
-        Self { producer: 0, sequence: 0, count: 0, used: 0, tuples: true, checksum: false }.write_laid(item);
+    /// Has the header of an item that was popped say that it has no records, so that nothing comes again to whoever attaches next.
+    pub(crate) fn write_popped(&self, item: &mut [u8]) {
+        Self { count: 0, used: 0, tuples: true, checksum: false, ..*self }.write(item);
     }
 
-    /// The header that a NIC leaves in an item whose records it has put where the item's layout says; `None`: they did not come so, and lie
-    /// in the item. `begin` is that of the item as it came.
+    /// Has an item that [was popped](Self::write_popped) say that there is a layout behind its header, for the item that comes to its slot.
+    pub(crate) fn write_placed(item: &mut [u8]) {
+        if let Some(flags) = item.get_mut(5) {
+            *flags |= LAYOUT;
+        }
+    }
+
+    /// The header that a NIC leaves in an item whose records it puts where the item's layout says, and the bytes of these records; `None`:
+    /// they have to lie in the item. `begin` is that of the item as it comes, and the layout has `room` bytes.
     ///
     /// Only tuples without a checksum are put elsewhere: others have to be looked at first.
-    pub fn as_placed(begin: &[u8], room: usize) -> Option<[u8; HEADER_LEN]> {
+    pub fn as_placed(begin: &[u8], room: usize) -> Option<([u8; HEADER_LEN], u32)> {
         let mut begin = *begin.first_chunk::<HEADER_LEN>()?;
         let [m0, m1, m2, m3, version, flags, r0, r1, ..] = begin;
         let (used, count) = (word(&begin, 24), word(&begin, 12));
@@ -127,31 +134,33 @@ impl Header {
             return None;
         }
         begin[5] |= LAYOUT;
-        Some(begin)
+        Some((begin, used))
     }
 
     /// The header of an item whose records are where its layout says, which a NIC has put there.
-    pub(super) fn of_placed(item: &[u8]) -> Option<Self> {
+    pub fn of_placed(item: &[u8]) -> Option<Self> {
         let header = item.first_chunk::<HEADER_LEN>()?;
-        let begin = u64::from(word(header, 0)) | u64::from(word(header, 4)) << 32;
-        let sequence = u64::from(word(header, 16)) | u64::from(word(header, 20)) << 32;
-        let (producer, count, used) = (word(header, 8), word(header, 12), word(header, 24));
-        Self::says_layout(begin).then_some(Self {
-            producer,
-            sequence,
-            count,
-            used,
-            tuples: true,
-            checksum: false,
-        })
+        Self::says_layout(begin(header)).then(|| Self::fields(header))
     }
 
-    /// Has an item not say that it has a layout.
-    pub fn without_layout(begin: &mut [u8]) {
-        if let Some(word) = begin.first_chunk_mut::<8>()
-            && Self::says_layout(u64::from_le_bytes(*word))
-        {
-            word[5] &= !LAYOUT;
+    /// Has an item not say that it has a layout; whether it did.
+    pub fn without_layout(begin: &mut [u8; 8]) -> bool {
+        let did = Self::says_layout(u64::from_le_bytes(*begin));
+        if did {
+            begin[5] &= !LAYOUT;
+        }
+        did
+    }
+
+    /// What a header says, checked or not.
+    fn fields(header: &[u8; HEADER_LEN]) -> Self {
+        Self {
+            producer: word(header, 8),
+            count: word(header, 12),
+            sequence: u64::from(word(header, 16)) | u64::from(word(header, 20)) << 32,
+            used: word(header, 24),
+            tuples: header[5] & TUPLES != 0,
+            checksum: header[5] & CHECKSUM != 0,
         }
     }
 
@@ -164,8 +173,7 @@ impl Header {
     /// Who wrote the segment, and how many records it has, also where a layout is in place of them.
     pub(super) fn pushed(item: &[u8]) -> Option<(u32, u32)> {
         let header = item.first_chunk::<HEADER_LEN>()?;
-        let begin = u64::from(word(header, 0)) | u64::from(word(header, 4)) << 32;
-        match Self::says_layout(begin) {
+        match Self::says_layout(begin(header)) {
             true => Some((word(header, 8), word(header, 12))),
             false => Self::parse(item).ok().map(|(header, _)| (header.producer, header.count)),
         }
@@ -189,14 +197,7 @@ impl Header {
         if flags & !(CHECKSUM | TUPLES) != 0 || r0 != 0 || r1 != 0 {
             return Err(SegmentFault::Flags(u32::from_le_bytes([flags, r0, r1, 0])));
         }
-        let parsed = Self {
-            producer: word(header, 8),
-            count: word(header, 12),
-            sequence: u64::from(word(header, 16)) | u64::from(word(header, 20)) << 32,
-            used: word(header, 24),
-            tuples: flags & TUPLES != 0,
-            checksum: flags & CHECKSUM != 0,
-        };
+        let parsed = Self::fields(header);
         let used = parsed.used;
         let records = payload.get(..used as usize).ok_or(SegmentFault::Used { used, room: payload.len() })?;
         // Without a checksum the field is 0, so that a lost flag does not go unnoticed.
@@ -221,6 +222,11 @@ impl Header {
     pub fn tuple_size(&self) -> Option<u32> {
         if self.tuples { self.used.checked_div(self.count) } else { None }
     }
+}
+
+/// The first word, least significant byte first.
+fn begin(header: &[u8; HEADER_LEN]) -> u64 {
+    u64::from(word(header, 0)) | u64::from(word(header, 4)) << 32
 }
 
 fn word(header: &[u8; HEADER_LEN], at: usize) -> u32 {

@@ -127,8 +127,25 @@ impl SegmentReader {
         Ok(Segment { header, view, place, begun })
     }
 
-    /// Pops the next item if a NIC has put its records where the item's layout says, and [holds](View::hold) its slot. `None`: its records
-    /// lie in the ring.
+    /// Pops the segments without records that come next. Such are left by a consumer of [layouts](crate::layout::Places) that has died.
+    pub fn skip_empty(&mut self) {
+        while self.is_next_empty() {
+            // What can't be read is for the next call that reads.
+            if self.try_next_segment().is_err() {
+                return;
+            }
+        }
+    }
+
+    fn is_next_empty(&mut self) -> bool {
+        let Ok(view) = self.consumer.peek_at_most(1) else { return false };
+        let is_empty = Header::parse(view.bytes()).is_ok_and(|(header, _)| header.count == 0);
+        view.keep();
+        is_empty
+    }
+
+    /// Pops the next item if a NIC has put its records where the item's layout says, and [holds](View::hold) its slot, which says from then
+    /// on that it has no records. `None`: its records lie in the ring.
     ///
     /// # Errors
     /// As [`try_next_segment`](Self::try_next_segment).
@@ -143,7 +160,7 @@ impl SegmentReader {
             return Err(gap);
         }
         self.place.begun = 0;
-        view.hold();
+        view.hold_as(|item| header.write_popped(item));
         Ok(Some(header))
     }
 
@@ -220,6 +237,12 @@ impl Segment<'_> {
     /// back](Consumer::give_back) by the number that this says.
     pub fn hold(self) -> u64 {
         self.view.hold()
+    }
+
+    /// As [`hold`](Self::hold); whoever attaches next gets no records of it.
+    pub(crate) fn hold_popped(self) {
+        let header = self.header;
+        self.view.hold_as(|item| header.write_popped(item));
     }
 
     /// Leaves the segment in the ring without the first `done` of its records: it comes next again, here or at whoever

@@ -35,9 +35,11 @@ struct Regions {
     last: Option<(usize, Laid)>,
     /// The item that is being written, whose layout a consumer has placed.
     coming: Option<Coming>,
+    /// The program has ended: no more items go to its memory.
+    retiring: bool,
 }
 
-/// An item whose records go to where its layout says.
+/// An item of a consumer ring whose records go to where its layout says.
 struct Coming {
     /// Where it begins in the ring.
     start: usize,
@@ -112,13 +114,12 @@ impl LaidOut {
         within: usize,
         bytes: &[u8],
     ) -> Result<(), LayoutFault> {
-        if within == 0 {
+        if within == 0 && !regions.all.is_empty() && !regions.retiring {
             let layout = Laid::placed(self.item_size, self.words(start), &regions.all)?;
             let header = layout.as_ref().and_then(|layout| Header::as_placed(bytes, layout.room()));
-            regions.coming = layout.zip(header).map(|(layout, header)| {
+            regions.coming = layout.zip(header).map(|(layout, (header, used))| {
                 self.own.write(start, &header);
-                let used = u32::from_le_bytes([header[24], header[25], header[26], header[27]]) as usize;
-                Coming { start, layout, used }
+                Coming { start, layout, used: used as usize }
             });
         }
         match &mut regions.coming {
@@ -143,27 +144,28 @@ impl LaidOut {
     fn without_layout(&self, start: usize) {
         let mut begin = [0; 8];
         self.own.read(start, &mut begin);
-        if Header::says_layout(u64::from_le_bytes(begin)) {
-            Header::without_layout(&mut begin);
+        if Header::without_layout(&mut begin) {
             self.own.write(start, &begin);
         }
     }
 
-    /// Puts records that have come for the program before into the ring, for the next one, and takes out layouts whose items have not come.
-    fn take_back(&self, regions: &mut Regions) {
-        // What is still to come of an item comes to its slot.
-        regions.coming = None;
-        for start in (ITEMS_AT..self.memory.len()).step_by(self.item_size) {
-            if !Header::says_layout(self.words(start)(0)) {
-                continue;
-            }
-            let mut item = vec![0; self.item_size];
-            let placed = Laid::placed(self.item_size, self.words(start), &regions.all);
-            match placed.and_then(|layout| layout.map(|mut layout| layout.read(0, &mut item)).transpose()) {
-                Ok(Some(())) => self.own.write(start, &item),
-                // Its records are lost, and whoever pops it is told that it is no segment.
-                Ok(None) | Err(_) => self.own.write(start, &[0; HEADER_LEN]),
-            }
+    /// Puts the records of the item that begins at `start` into its slot, if they are where its layout says. A layout whose item has not
+    /// come is taken out.
+    fn take_back(&self, regions: &Regions, start: usize, item: &mut [u8]) {
+        let word = self.words(start);
+        if !Header::says_layout(word(0)) {
+            return;
+        }
+        let mut header = [0; HEADER_LEN];
+        self.own.read(start, &mut header);
+        let Some(used) = Header::of_placed(&header).map(|header| header.used).filter(|used| *used > 0) else {
+            return self.without_layout(start);
+        };
+        let placed = Laid::placed(self.item_size, word, &regions.all);
+        match placed.and_then(|layout| layout.map(|mut layout| layout.read(0, item)).transpose()) {
+            Ok(Some(())) => self.own.write(start, &item[..item.len().min(HEADER_LEN + used as usize)]),
+            // Its records are lost, and whoever pops it is told that it is no segment.
+            Ok(None) | Err(_) => self.own.write(start, &[0; HEADER_LEN]),
         }
     }
 
@@ -187,10 +189,6 @@ impl Bus for LaidOut {
             return Err(Gone);
         }
         let mut regions = self.lock();
-        if regions.all.is_empty() {
-            self.own.write(offset, bytes);
-            return Ok(());
-        }
         let mut at = offset;
         while !bytes.is_empty() {
             let within = (at - ITEMS_AT) % self.item_size;
@@ -239,7 +237,7 @@ impl Layouts for LaidOut {
         if let Some(other) = memory.iter().find(|m| m.visibility() != Visibility::Coherent) {
             return Err(format!("{} can't be registered: expected host memory", other.describe()));
         }
-        let used = if drained || self.role == Role::Consumer { 0 } else { self.lock().all.len() };
+        let used = if drained { 0 } else { self.lock().all.len() };
         match used + memory.len() <= MOST_REGIONS {
             true => Ok(()),
             false => Err(format!(
@@ -253,15 +251,34 @@ impl Layouts for LaidOut {
         let mut regions = self.lock();
         // The next program's items may look like those of the one before.
         regions.last = None;
-        if self.role == Role::Consumer {
-            self.take_back(&mut regions);
-        }
-        if drained || self.role == Role::Consumer {
+        if drained {
             regions.all.clear();
         }
         let first = regions.all.len();
         regions.all.extend(memory);
         first as u32
+    }
+
+    fn retire(&self) {
+        if self.role != Role::Consumer || self.lock().all.is_empty() {
+            return;
+        }
+        let mut item = vec![0; self.item_size];
+        {
+            let mut regions = self.lock();
+            regions.retiring = true;
+            // What is still to come of this item comes to its slot.
+            if let Some(Coming { start, .. }) = regions.coming.take() {
+                self.take_back(&regions, start, &mut item);
+            }
+        }
+        // The NIC waits for one slot at most.
+        for start in (ITEMS_AT..self.memory.len()).step_by(self.item_size) {
+            self.take_back(&self.lock(), start, &mut item);
+        }
+        let mut regions = self.lock();
+        regions.retiring = false;
+        regions.all.clear();
     }
 }
 
