@@ -7,50 +7,15 @@
 
 use zsr_bench::baseline::dfi::{self, BatchSource, CreditSource};
 use zsr_bench::baseline::pu::Node;
-use zsr_bench::baseline::virtual_time::VirtualTime;
+use zsr_bench::baseline::virtual_time::{LINK, STEP, THREADS, VirtualTime, goodput};
 use zsr_bench::baseline::{Ends, Flow, Hint, Kind, RING, cluster::Hosts, zsr};
-use zsr_simnet::LinkConfig;
 
-/// 100 Gbit/s. No paper states a latency of its NICs or its switch: 500 ns from each to the next. A NIC chooses the
-/// next packet when there is hardly more than one of 4096 bytes before it. If it chose 2 us ahead, READs and their
-/// answers would wait behind that much data.
-const LINK: LinkConfig = LinkConfig { backlog_ns: 400, ..LinkConfig::FAST };
-/// Time between two looks of a program at its rings, in nanoseconds: with a hundred rings it is longer.
-const STEP: u64 = 100;
-const LONG_STEP: u64 = 1000;
-const WARM_UP: u64 = 400_000;
-const MEASURED: u64 = 1_500_000;
-/// Programs of a node, of which four are enough by the papers; and as many as DFI's experiment with eight nodes has.
-const THREADS: usize = 4;
+/// As many programs per node as DFI's experiment with eight nodes has.
 const MANY: usize = 14;
 const GIB: f64 = (1u64 << 30) as f64;
 /// Path MTUs: InfiniBand's, and what fits an Ethernet frame of 1500 bytes.
 const INFINIBAND: u32 = 4096;
 const ETHERNET: u32 = 1024;
-
-/// Bytes per second that all targets consume together, if the first `sources` nodes push.
-fn goodput<E: Ends, const SIZE: usize>(
-    make: impl Fn(usize, usize, &[Flow], u32) -> (Hosts, Vec<Vec<E>>),
-    (sources, nodes, threads): (usize, usize, usize),
-    flow: Flow,
-    mtu: u32,
-) -> f64 {
-    let (hosts, mut ends) = make(nodes, threads, &[flow], mtu);
-    let mut time = VirtualTime::new(hosts, LINK);
-    let node = |(number, ends)| {
-        let count = if number < sources * threads { u64::MAX } else { 0 };
-        Node::<E, SIZE>::new(ends, flow.kind, (number, nodes * threads), count, false)
-    };
-    let mut programs: Vec<_> = ends.remove(0).into_iter().enumerate().map(node).collect();
-    let step = if threads > THREADS { LONG_STEP } else { STEP };
-    // Long enough for many transfers of half a ring, and for all segments of all pairs to be filled.
-    let many = (flow.ring / RING).max(nodes * threads / 16).max(1) as u64;
-    time.run_for(&mut programs, WARM_UP * many, step);
-    let consumed = |programs: &[Node<E, SIZE>]| programs.iter().map(|p| p.tuples).sum::<u64>();
-    let (before, begun) = (consumed(&programs), time.now());
-    time.run_for(&mut programs, MEASURED, step);
-    (consumed(&programs) - before) as f64 * SIZE as f64 * 1e9 / (time.now() - begun) as f64
-}
 
 fn shuffle(hint: Hint, tuple: usize) -> Flow {
     Flow::new(Kind::Shuffle, hint, tuple)

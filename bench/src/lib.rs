@@ -5,6 +5,7 @@ pub mod baseline;
 pub mod flow;
 pub mod job;
 pub mod live;
+pub mod papers;
 pub mod stages;
 
 use std::time::{Duration, Instant};

@@ -10,8 +10,22 @@ use zsr_tests::wire::Wire;
 use zsr_wire::{Frame, FramePool};
 
 use super::cluster::Hosts;
+use super::pu;
 use super::run::Program;
 use super::verbs::Device;
+use super::{Ends, Flow, RING};
+
+/// 100 Gbit/s. No paper states a latency of its NICs or its switch: 500 ns from each to the next. A NIC chooses the
+/// next packet when there is hardly more than one of 4096 bytes before it. If it chose 2 us ahead, READs and their
+/// answers would wait behind that much data.
+pub const LINK: LinkConfig = LinkConfig { backlog_ns: 400, ..LinkConfig::FAST };
+/// Between two looks of a program at its rings, in nanoseconds: with a hundred rings it is longer.
+pub const STEP: u64 = 100;
+const LONG_STEP: u64 = 1000;
+const WARM_UP: u64 = 400_000;
+const MEASURED: u64 = 1_500_000;
+/// Programs of a node, of which four are enough by the papers.
+pub const THREADS: usize = 4;
 
 /// Between two timer packets of the switch.
 const TICK: std::time::Duration = std::time::Duration::from_micros(5);
@@ -155,4 +169,28 @@ impl VirtualTime {
             assert_eq!(self.net.run_for(step), Stop::Time);
         }
     }
+}
+
+/// Bytes per second that all targets consume together, if the first `sources` nodes push.
+pub fn goodput<E: Ends, const SIZE: usize>(
+    make: impl Fn(usize, usize, &[Flow], u32) -> (Hosts, Vec<Vec<E>>),
+    (sources, nodes, threads): (usize, usize, usize),
+    flow: Flow,
+    mtu: u32,
+) -> f64 {
+    let (hosts, mut ends) = make(nodes, threads, &[flow], mtu);
+    let mut time = VirtualTime::new(hosts, LINK);
+    let node = |(number, ends)| {
+        let count = if number < sources * threads { u64::MAX } else { 0 };
+        pu::Node::<E, SIZE>::new(ends, flow.kind, (number, nodes * threads), count, false)
+    };
+    let mut programs: Vec<_> = ends.remove(0).into_iter().enumerate().map(node).collect();
+    let step = if threads > THREADS { LONG_STEP } else { STEP };
+    // Long enough for many transfers of half a ring, and for all segments of all pairs to be filled.
+    let many = (flow.ring / RING).max(nodes * threads / 16).max(1) as u64;
+    time.run_for(&mut programs, WARM_UP * many, step);
+    let consumed = |programs: &[pu::Node<E, SIZE>]| programs.iter().map(|p| p.tuples).sum::<u64>();
+    let (before, begun) = (consumed(&programs), time.now());
+    time.run_for(&mut programs, MEASURED, step);
+    (consumed(&programs) - before) as f64 * SIZE as f64 * 1e9 / (time.now() - begun) as f64
 }

@@ -2,3 +2,4 @@
 
 mod baseline;
 mod btree;
+mod papers;

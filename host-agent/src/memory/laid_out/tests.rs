@@ -178,7 +178,8 @@ fn records_of_any_kind_come_to_blocks_in_order_and_no_other_byte_changes() {
         let mut placed: std::collections::VecDeque<(Vec<u32>, usize)> = Default::default();
         let mut lists = 0;
         let mut shadow = vec![0; BLOCK * BLOCKS];
-        let mut left: Vec<(Vec<Arc<dyn Memory>>, Vec<u8>)> = Vec::new();
+        // The memory of each program that has left, and what was in it then.
+        let mut left: Vec<(Arc<dyn Memory>, Vec<u8>)> = Vec::new();
         for _ in 0..300 {
             match random.below(40) {
                 0..=13 => {
@@ -247,7 +248,7 @@ fn records_of_any_kind_come_to_blocks_in_order_and_no_other_byte_changes() {
                     filled.laid.retire();
                     assert!(filled.laid.lock().all.is_empty());
                     // What it does with its memory is nothing to the next one.
-                    let (old, at_end) = (regions.clone(), bytes_of(&regions[0], 0, BLOCK * BLOCKS));
+                    let (old, at_end) = (regions[0].clone(), bytes_of(&regions[0], 0, BLOCK * BLOCKS));
                     put(&regions[1], 0, &[0xff; 4096]);
                     let untouched = (0..BLOCKS).filter(|block| {
                         free.contains(&(*block as u32))
@@ -266,9 +267,9 @@ fn records_of_any_kind_come_to_blocks_in_order_and_no_other_byte_changes() {
                 }
             }
         }
-        for (regions, at_end) in &left {
+        for (memory, at_end) in &left {
             assert!(
-                bytes_of(&regions[0], 0, BLOCK * BLOCKS) == *at_end,
+                bytes_of(memory, 0, BLOCK * BLOCKS) == *at_end,
                 "seed {seed}: memory of one that has left"
             );
         }

@@ -1,0 +1,135 @@
+//! Figures of the papers, in virtual time: curves, the numbers that the papers state, and rules of the curves' shapes.
+//!
+//! A figure is drawn as zsr does it, or *broken*: without the feature that the figure is about. Its rules have to hold in the first case,
+//! and one of them has to fail in the second. So a rule that can't fail is found.
+
+mod against;
+mod batches;
+mod draw;
+mod elastic;
+mod latency;
+mod shares;
+
+pub use draw::{csv, svg, table};
+
+/// A figure of a paper.
+pub struct Figure {
+    /// As the paper numbers it.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What the paper says of it, in our words.
+    pub says: &'static str,
+    /// What is missing when it is drawn broken.
+    pub broken: &'static str,
+    /// Draws it; broken if so asked.
+    pub draw: fn(bool) -> Drawn,
+}
+
+/// All figures.
+pub const FIGURES: &[Figure] = &[
+    batches::FIGURE,
+    against::DFI,
+    latency::FIGURE,
+    shares::WEIGHTS,
+    against::REPLICATE,
+    elastic::FIGURE,
+    shares::FAIRNESS,
+    shares::STRAGGLER,
+];
+
+/// A figure's curves, and what is to be said of them.
+pub struct Drawn {
+    /// What is along the horizontal axis, with its unit.
+    pub x: &'static str,
+    /// What is along the vertical axis, with its unit.
+    pub y: &'static str,
+    /// Whether the horizontal axis is logarithmic.
+    pub log_x: bool,
+    /// The curves.
+    pub curves: Vec<Curve>,
+    /// What the paper states in numbers.
+    pub stated: Vec<Stated>,
+    /// Rules of the curves' shapes.
+    pub rules: Vec<Rule>,
+}
+
+/// A curve.
+pub struct Curve {
+    /// What it is of.
+    pub name: String,
+    /// Its points, from left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A number of a paper, and the model's.
+pub struct Stated {
+    /// What it is of, with its unit.
+    pub what: &'static str,
+    /// The paper's.
+    pub paper: f64,
+    /// Ours.
+    pub ours: f64,
+}
+
+/// A rule of a figure's shape.
+pub struct Rule {
+    /// The rule.
+    pub text: String,
+    /// Whether the curves follow it.
+    pub holds: bool,
+}
+
+impl Curve {
+    fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self { name: name.into(), points: points.into_iter().collect() }
+    }
+
+    /// The values, from left to right.
+    fn values(&self) -> impl DoubleEndedIterator<Item = f64> + Clone {
+        self.points.iter().map(|point| point.1)
+    }
+
+    fn last(&self) -> f64 {
+        self.values().next_back().unwrap_or(f64::NAN)
+    }
+
+    fn first(&self) -> f64 {
+        self.values().next().unwrap_or(f64::NAN)
+    }
+
+    fn most(&self) -> f64 {
+        self.values().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    fn least(&self) -> f64 {
+        self.values().fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// A rule that holds if this number is at least `least`; the number is part of the text.
+fn at_least(text: &str, number: f64, least: f64) -> Rule {
+    Rule { text: format!("{text} is {number:.2}, at least {least}"), holds: number >= least }
+}
+
+/// A rule that holds if this number is at most `most`.
+fn at_most(text: &str, number: f64, most: f64) -> Rule {
+    Rule { text: format!("{text} is {number:.2}, at most {most}"), holds: number <= most }
+}
+
+/// Jain's index of fairness: 1 if all shares are equal.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|s| *s as f64).sum();
+    let squares: f64 = shares.iter().map(|s| (*s as f64).powi(2)).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Bytes per nanosecond are gigabytes per second.
+fn gigabytes(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 / ns as f64
+}
+
+/// `h1` to the host of this number, with commas between them.
+fn hosts(n: usize) -> String {
+    (1..=n).map(|n| format!("h{n}")).collect::<Vec<_>>().join(", ")
+}
