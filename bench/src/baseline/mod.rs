@@ -12,6 +12,7 @@ pub mod floor;
 pub mod join;
 mod memory;
 pub mod mpi;
+pub mod multicast;
 pub mod pu;
 pub mod run;
 pub mod valgrind;

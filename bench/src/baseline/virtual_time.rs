@@ -88,7 +88,7 @@ impl Node for Crossbar {
 
 /// Frames that wait for a host's link.
 #[derive(Default)]
-struct Queue(VecDeque<Frame>);
+pub(super) struct Queue(VecDeque<Frame>);
 
 impl Node for Queue {
     fn handle(&mut self, _now_ns: u64, _port: u16, frame: Frame, _pool: &mut FramePool) {
