@@ -9,6 +9,7 @@ mod draw;
 mod elastic;
 mod latency;
 mod shares;
+mod structures;
 
 pub use draw::{csv, svg, table};
 
@@ -36,6 +37,7 @@ pub const FIGURES: &[Figure] = &[
     elastic::FIGURE,
     shares::FAIRNESS,
     shares::STRAGGLER,
+    structures::FIGURE,
 ];
 
 /// A figure's curves, and what is to be said of them.
