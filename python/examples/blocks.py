@@ -53,6 +53,9 @@ def prefill(flow):
             # A server goes on with other blocks meanwhile. Here the next request has the same ones.
             while not producer.was_taken(tickets[-1]):
                 time.sleep(0.0005)
+        # The stream does not end, so that the next run can follow this one.
+        producer.settle()
+        producer.leave()
 
 
 def decode(flow):
