@@ -8,7 +8,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use super::live_args::WideArg;
 use super::live_args::{
     AgentArgs, BarrierArgs, CaArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs,
-    FlowArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, StatusArgs, SwitchArgs, TopArgs, UpArgs,
+    FlowArgs, MetricsArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, StatusArgs, SwitchArgs, TopArgs,
+    UpArgs,
 };
 use super::measure_args::{BwArgs, LatArgs};
 use zsr_topology::{InputFormat, Overrides, parse_delimiter};
@@ -51,6 +52,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Show live rates, fill and retries of flows and rings
     Top(TopArgs),
+    /// Give figures of a running system to Prometheus
+    Metrics(MetricsArgs),
     /// Watch a link of a running system: live, as pcapng, with a comment per packet
     Pcap(PcapArgs),
     /// Push standard input into a flow, as one of its producers

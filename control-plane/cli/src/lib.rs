@@ -18,6 +18,7 @@ mod json;
 mod live_args;
 mod measure;
 mod measure_args;
+mod metrics;
 pub mod options;
 mod pcap;
 mod reference;
@@ -85,6 +86,7 @@ fn execute(args: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Ring(args) => flow::ring(&args),
         Command::Events(args) => events::events(&args),
         Command::Top(args) => top::top(&args),
+        Command::Metrics(args) => metrics::metrics(&args),
         Command::Pcap(args) => pcap::pcap(&args),
         Command::Produce(args) => stream::produce(&args),
         Command::Consume(args) => stream::consume(&args),

@@ -475,6 +475,21 @@ pub struct TopArgs {
     pub count: Option<u64>,
 }
 
+/// Options of `zsr metrics`.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/metrics.md"))]
+pub struct MetricsArgs {
+    /// Which controller
+    #[command(flatten)]
+    pub contact: ContactArgs,
+    /// Answer scrapes at an address of this machine, in clear: http://ADDR/metrics
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Answer scrapes at a UNIX socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
 /// Options of `zsr pcap`.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/pcap.md"))]

@@ -22,6 +22,7 @@ mod logs;
 mod many;
 mod measure;
 mod members;
+mod metrics;
 mod operator;
 mod pauses;
 mod pcap;

@@ -1,0 +1,364 @@
+//! What a controller says of its system, as OpenMetrics text.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use zsr_api::controller as proto;
+
+/// Answers of a controller.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) system: proto::System,
+    pub(super) flows: Vec<proto::Flow>,
+    pub(super) stats: proto::Stats,
+}
+
+/// States of a flow, as a label.
+const STATES: [(proto::FlowState, &str); 7] = [
+    (proto::FlowState::Creating, "creating"),
+    (proto::FlowState::Running, "running"),
+    (proto::FlowState::Stalled, "stalled"),
+    (proto::FlowState::Impaired, "impaired"),
+    (proto::FlowState::Failed, "failed"),
+    (proto::FlowState::Ended, "ended"),
+    (proto::FlowState::Deleting, "deleting"),
+];
+
+/// A scrape as Prometheus' own text, version 0.0.4, which node_exporter and promtool read: names of counters end with `_total` there.
+pub(super) fn plain_text(snapshot: Snapshot) -> String {
+    let text = open_metrics(snapshot);
+    let mut out = String::with_capacity(text.len());
+    let mut help = "";
+    for line in text.lines() {
+        if line.starts_with("# HELP ") {
+            help = line;
+        } else if let Some(of) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = of.split_once(' ').unwrap_or((of, ""));
+            let total = if kind == "counter" { "_total" } else { "" };
+            let words = help.strip_prefix("# HELP ").and_then(|help| help.strip_prefix(name)).unwrap_or("");
+            out += &format!("# HELP {name}{total}{words}\n# TYPE {name}{total} {kind}\n");
+        } else if !line.starts_with('#') {
+            out += line;
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// A scrape as OpenMetrics.
+pub(super) fn open_metrics(snapshot: Snapshot) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(snapshot));
+    let mut out = String::new();
+    encode(&mut out, &registry).expect("a string has room");
+    out
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// Names of systems, flows, hosts and links have no characters that would have to be escaped.
+fn sample(encoder: &mut MetricEncoder<'_>, kind: Kind, labels: &[(&str, &str)], value: f64) -> fmt::Result {
+    let labels: Vec<(&str, &str)> = labels.to_vec();
+    let encoder = encoder.encode_family(&labels)?;
+    match kind {
+        // Whole numbers, as Prometheus counts them up to 2^53.
+        Kind::Counter => ConstCounter::new(value as u64).encode(encoder),
+        Kind::Gauge => ConstGauge::new(value).encode(encoder),
+    }
+}
+
+/// One metric with its samples.
+fn metric<'l>(
+    out: &mut DescriptorEncoder<'_>,
+    (name, help, unit): (&str, &str, Option<Unit>),
+    kind: Kind,
+    samples: impl IntoIterator<Item = (Vec<(&'l str, &'l str)>, f64)>,
+) -> fmt::Result {
+    let of = match kind {
+        Kind::Counter => ConstCounter::new(0_u64).metric_type(),
+        Kind::Gauge => ConstGauge::new(0.0_f64).metric_type(),
+    };
+    let mut encoder = out.encode_descriptor(name, help, unit.as_ref(), of)?;
+    samples.into_iter().try_for_each(|(labels, value)| sample(&mut encoder, kind, &labels, value))
+}
+
+fn truth(is: bool) -> f64 {
+    if is { 1.0 } else { 0.0 }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
+        self.of_system(&mut out)?;
+        self.of_flows(&mut out)?;
+        self.of_rings(&mut out)
+    }
+}
+
+impl Snapshot {
+    fn of_system(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let system = &self.system;
+        let switch = system.switch.clone().unwrap_or_default();
+        let (name, version) = (system.name.as_str(), system.version.as_str());
+        metric(
+            out,
+            ("zsr_system", "The system and the version of its controller", None),
+            Kind::Gauge,
+            [(vec![("system", name), ("version", version)], 1.0)],
+        )?;
+        let of_switch = |value: f64| [(vec![("switch", switch.name.as_str())], value)];
+        let connected = truth(switch.connected && switch.trouble.is_empty());
+        metric(
+            out,
+            ("zsr_switch_connected", "Whether the controller can change the switch", None),
+            Kind::Gauge,
+            of_switch(connected),
+        )?;
+        for (name, help, value) in [
+            ("zsr_switch_workers", "Workers in use", switch.workers),
+            ("zsr_switch_producer_rings", "Producer rings in use", switch.producer_rings),
+            ("zsr_switch_queue_pairs", "Queue pairs in use", switch.queue_pairs),
+        ] {
+            metric(out, (name, help, None), Kind::Gauge, of_switch(value.into()))?;
+        }
+        let standby = system.standby.iter();
+        metric(
+            out,
+            ("zsr_standby_ready", "Whether the standby switch could take over now", None),
+            Kind::Gauge,
+            standby.map(|standby| (vec![("switch", standby.name.as_str())], truth(standby.connected))),
+        )?;
+        metric(
+            out,
+            ("zsr_switch_dropped_packets", "Packets that the switch dropped since it had its program", None),
+            Kind::Counter,
+            self.stats
+                .drops
+                .iter()
+                .map(|drops| (vec![("cause", drops.cause.as_str())], drops.packets as f64)),
+        )?;
+        let ports = switch.ports.iter();
+        metric(
+            out,
+            ("zsr_switch_port_passes", "Whether frames pass at the switch's end of a link", None),
+            Kind::Gauge,
+            ports.map(|port| (vec![("link", port.link.as_str())], truth(port.trouble.is_empty()))),
+        )?;
+        let host = |host: &'_ proto::Host, value: f64| (vec![("host", host.name.clone())], value);
+        let of_hosts = |value: fn(&proto::Host) -> f64| {
+            system.hosts.iter().map(move |each| host(each, value(each))).collect::<Vec<_>>()
+        };
+        for (name, help, value) in [
+            (
+                "zsr_agent_connected",
+                "Whether the host's agent answers",
+                of_hosts(|host| truth(host.connected)),
+            ),
+            (
+                "zsr_host_passes",
+                "Whether frames pass at the host's NIC",
+                of_hosts(|host| truth(host.trouble.is_empty())),
+            ),
+            ("zsr_host_rings", "Rings at the host", of_hosts(|host| host.rings.into())),
+        ] {
+            let samples = value.iter().map(|(labels, value)| {
+                (labels.iter().map(|(name, host)| (*name, host.as_str())).collect(), *value)
+            });
+            metric(out, (name, help, None), Kind::Gauge, samples)?;
+        }
+        for (name, help, value) in [
+            ("zsr_controller_pending_changes", "Changes that are under way", system.pending.len() as f64),
+            (
+                "zsr_controller_unanswered_calls",
+                "Calls to agents without an answer",
+                system.unanswered.len() as f64,
+            ),
+            (
+                "zsr_controller_journal_writable",
+                "Whether the controller's journal can be written",
+                truth(system.journal_trouble.is_empty()),
+            ),
+            ("zsr_controller_events", "Number of the newest event", system.newest_event as f64),
+        ] {
+            metric(out, (name, help, None), Kind::Gauge, [(vec![], value)])?;
+        }
+        Ok(())
+    }
+
+    fn of_flows(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let states = self.flows.iter().flat_map(|flow| {
+            let of = |(state, name)| {
+                (vec![("flow", flow.name.as_str()), ("state", name)], truth(flow.state() == state))
+            };
+            STATES.map(of)
+        });
+        metric(out, ("zsr_flow_state", "Whether the flow is in this state", None), Kind::Gauge, states)?;
+        let settings = |of: fn(&proto::Settings) -> f64| {
+            self.flows.iter().map(move |flow| {
+                let value = flow.settings.as_ref().map_or(0.0, of);
+                (vec![("flow", flow.name.as_str())], value)
+            })
+        };
+        metric(
+            out,
+            ("zsr_flow_weight", "Share of the flow against others", None),
+            Kind::Gauge,
+            settings(|settings| settings.weight.unwrap_or(1).into()),
+        )?;
+        metric(
+            out,
+            ("zsr_flow_rate_cap_bytes_per_second", "Most bytes per second; 0: no cap", None),
+            Kind::Gauge,
+            settings(|settings| settings.rate_cap_bps.unwrap_or(0) as f64 / 8.0),
+        )?;
+        let stats = |of: fn(&proto::FlowStats) -> f64| {
+            self.stats.flows.iter().map(move |flow| (vec![("flow", flow.name.as_str())], of(flow)))
+        };
+        let bytes = Some(Unit::Bytes);
+        for (name, help, unit, of) in [
+            (
+                "zsr_flow_delivered",
+                "Bytes delivered into consumer rings",
+                bytes,
+                (|flow| flow.bytes as f64) as fn(&proto::FlowStats) -> f64,
+            ),
+            ("zsr_flow_delivered_items", "Items delivered into consumer rings", None, |flow| {
+                flow.items as f64
+            }),
+            ("zsr_flow_transfers", "Transfers", None, |flow| flow.transfers as f64),
+            ("zsr_flow_retries", "Transfers that were retried", None, |flow| flow.retries as f64),
+            ("zsr_flow_polls", "READs of control words", None, |flow| flow.polls as f64),
+        ] {
+            metric(out, (name, help, unit), Kind::Counter, stats(of))?;
+        }
+        metric(
+            out,
+            ("zsr_flow_figures_age", "How old the oldest of the flow's figures are", Some(Unit::Seconds)),
+            Kind::Gauge,
+            stats(|flow| flow.old_ms as f64 / 1e3),
+        )
+    }
+
+    fn of_rings(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let rings = |of: fn(&proto::RingStats) -> f64| {
+            self.stats.flows.iter().flat_map(move |flow| {
+                flow.rings.iter().map(move |ring| {
+                    let role = if ring.role() == proto::Role::Producer { "producer" } else { "consumer" };
+                    let labels = [
+                        ("flow", flow.name.as_str()),
+                        ("ring", ring.name.as_str()),
+                        ("host", ring.host.as_str()),
+                        ("role", role),
+                    ];
+                    (labels.to_vec(), of(ring))
+                })
+            })
+        };
+        let bytes = || Some(Unit::Bytes);
+        type Of = fn(&proto::RingStats) -> f64;
+        for (name, help, unit, kind, of) in [
+            (
+                "zsr_ring_put",
+                "Bytes put into the ring",
+                bytes(),
+                Kind::Counter,
+                (|ring| ring.bytes as f64) as Of,
+            ),
+            ("zsr_ring_wire", "Bytes of its connections at the switch", bytes(), Kind::Counter, |ring| {
+                ring.wire_bytes as f64
+            }),
+            ("zsr_ring_packets", "Packets of its connections at the switch", None, Kind::Counter, |ring| {
+                ring.packets as f64
+            }),
+            ("zsr_ring_fill", "Bytes in the ring", bytes(), Kind::Gauge, |ring| ring.fill.into()),
+            ("zsr_ring_size", "Bytes that the ring takes", bytes(), Kind::Gauge, |ring| ring.size.into()),
+            ("zsr_ring_attached", "Whether a program is at the ring", None, Kind::Gauge, |ring| {
+                truth(ring.attached)
+            }),
+            ("zsr_ring_died", "Whether its last program died", None, Kind::Gauge, |ring| truth(ring.died)),
+            ("zsr_ring_silent", "Whether its host's NIC is silent", None, Kind::Gauge, |ring| {
+                truth(ring.silent)
+            }),
+        ] {
+            metric(out, (name, help, unit), kind, rings(of))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let ring = proto::RingStats {
+            name: "f.h2".into(),
+            host: "h2".into(),
+            fill: 5,
+            size: 64,
+            ..Default::default()
+        };
+        let flow = proto::FlowStats {
+            name: "f".into(),
+            bytes: 1 << 40,
+            retries: 3,
+            rings: vec![ring],
+            ..Default::default()
+        };
+        let drops = vec![proto::Drops { cause: "stale".into(), packets: 7 }];
+        let settings = proto::Settings { rate_cap_bps: Some(8000), ..Default::default() };
+        let shown = proto::Flow {
+            name: "f".into(),
+            state: proto::FlowState::Stalled.into(),
+            settings: Some(settings),
+            ..Default::default()
+        };
+        Snapshot {
+            system: proto::System { name: "s".into(), journal_trouble: "full".into(), ..Default::default() },
+            flows: vec![shown],
+            stats: proto::Stats { flows: vec![flow], drops, ..Default::default() },
+        }
+    }
+
+    #[test]
+    fn figures_are_told_with_their_labels() {
+        let text = open_metrics(snapshot());
+        for line in [
+            "# TYPE zsr_flow_delivered_bytes counter",
+            "zsr_flow_delivered_bytes_total{flow=\"f\"} 1099511627776",
+            "zsr_flow_state{flow=\"f\",state=\"stalled\"} 1.0",
+            "zsr_flow_state{flow=\"f\",state=\"running\"} 0.0",
+            "zsr_flow_rate_cap_bytes_per_second{flow=\"f\"} 1000.0",
+            "zsr_ring_fill_bytes{flow=\"f\",ring=\"f.h2\",host=\"h2\",role=\"consumer\"} 5.0",
+            "zsr_switch_dropped_packets_total{cause=\"stale\"} 7",
+            "zsr_controller_journal_writable{} 0.0",
+        ] {
+            assert!(text.lines().any(|got| got == line), "{line} is not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn plain_text_names_counters_as_their_samples_are_named() {
+        let (open, plain) = (open_metrics(snapshot()), plain_text(snapshot()));
+        let samples = |text: &str| {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(samples(&open), samples(&plain));
+        for line in plain.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(['{', ' ']).next().expect("a name");
+            for said in [format!("# HELP {name} "), format!("# TYPE {name} ")] {
+                assert_eq!(plain.lines().filter(|line| line.starts_with(&said)).count(), 1, "{said}");
+            }
+        }
+        assert!(!plain.contains("# UNIT") && !plain.contains("# EOF"));
+    }
+}

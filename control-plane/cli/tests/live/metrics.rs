@@ -1,0 +1,99 @@
+//! Figures for Prometheus.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use super::system::{HOSTS, System, signal};
+
+/// Starts to answer scrapes, and waits until it does.
+fn serving(system: &System, socket: &Path) -> Child {
+    let socket = socket.to_str().expect("a path of text");
+    let mut command = system.command(&["metrics", "--socket", socket]);
+    let mut serving = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut said = String::new();
+    let mut err = BufReader::new(serving.stderr.take().expect("piped"));
+    err.read_line(&mut said).expect("a line");
+    assert_eq!(said, format!("metrics are at {socket}, path /metrics\n"));
+    serving
+}
+
+/// Head and body of an answer.
+fn get(socket: &Path, path: &str, accept: &str) -> (String, String) {
+    let mut stream = UnixStream::connect(socket).expect("somebody listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: zsr\r\nAccept: {accept}\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
+    let system = System::up(HOSTS);
+    system.well(&["flow", "create", "f", "-p", "h1", "-c", "h3", "--item-size", "1KiB", "--weight", "3"]);
+    system.well(&["flow", "create", "g", "-p", "h2", "-c", "h3", "--item-size", "1KiB"]);
+    let mut events = system.events();
+    let mut producer = system.command(&["produce", "f"]).stdin(Stdio::piped()).spawn().expect("it runs");
+    producer.stdin.take().expect("piped").write_all(&b"a line\n".repeat(1000)).expect("read");
+    let consumed = system.well(&["consume", "f"]);
+    assert_eq!(consumed.lines().count(), 1000);
+    assert!(producer.wait().expect("it ends").success());
+    events.next("flow-ended");
+    let socket = system.root().join("metrics");
+    let mut process = serving(&system, &socket);
+    let once = system.well(&["metrics"]);
+    let (head, plain) = get(&socket, "/metrics", "text/plain");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
+    let (head, open) =
+        get(&socket, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
+    for text in [&once, &plain, &open] {
+        let value = |line: &str| {
+            let found = text.lines().find_map(|got| got.strip_prefix(line)?.strip_prefix(' '));
+            found.unwrap_or_else(|| panic!("no {line} in\n{text}")).parse::<f64>().expect("a number")
+        };
+        let bytes = value("zsr_flow_delivered_bytes_total{flow=\"f\"}");
+        assert!(bytes >= 1024.0 && bytes % 1024.0 == 0.0, "{bytes}");
+        assert_eq!(value("zsr_flow_delivered_items_total{flow=\"f\"}"), bytes / 1024.0);
+        assert_eq!(value("zsr_flow_delivered_bytes_total{flow=\"g\"}"), 0.0);
+        assert_eq!(value("zsr_flow_weight{flow=\"f\"}"), 3.0);
+        assert_eq!(value("zsr_flow_state{flow=\"f\",state=\"ended\"}"), 1.0);
+        assert_eq!(value("zsr_flow_state{flow=\"g\",state=\"running\"}"), 1.0);
+        assert_eq!(value("zsr_agent_connected{host=\"h2\"}"), 1.0);
+        assert_eq!(value("zsr_ring_fill_bytes{flow=\"f\",ring=\"f.h3\",host=\"h3\",role=\"consumer\"}"), 0.0);
+    }
+    assert!(get(&socket, "/", "text/plain").0.starts_with("HTTP/1.1 404"));
+
+    let others = system.zsr(&["metrics", "--listen", "192.0.2.1:9464"]);
+    assert_eq!(others.code, Some(2), "{}", others.err);
+    assert!(others.err.contains("only addresses of this machine will do"), "{}", others.err);
+    let second = system.zsr(&["metrics", "--socket", socket.to_str().expect("text")]);
+    assert_eq!(second.code, Some(1), "{}", second.err);
+    assert!(second.err.contains("can't listen at"), "{}", second.err);
+
+    signal(system.pid("controller"), "-KILL");
+    let (head, body) = get(&socket, "/metrics", "text/plain");
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}: {body}");
+    signal(process.id().into(), "-INT");
+    assert!(process.wait().expect("it ends").success() && !socket.exists());
+    system.well(&["restart", "controller"]);
+    system.down();
+}
+
+/// A process that was killed leaves its socket's file.
+#[test]
+fn the_next_one_takes_the_socket_of_one_that_was_killed() {
+    let system = System::up(HOSTS);
+    let socket = system.root().join("metrics");
+    let mut killed = serving(&system, &socket);
+    signal(killed.id().into(), "-KILL");
+    killed.wait().expect("it ends");
+    let mut next = serving(&system, &socket);
+    assert!(get(&socket, "/metrics", "text/plain").1.contains("zsr_switch_connected{switch=\"s1\"} 1"));
+    signal(next.id().into(), "-INT");
+    assert!(next.wait().expect("it ends").success());
+    system.down();
+}
