@@ -1,7 +1,7 @@
 //! DFI's replication by multicast (DFI, section 5.4): sources SEND segments of one packet to a multicast group over UD, the switch copies
 //! them, and targets give credits back. In virtual time, as packets: it has no soft NICs, and nothing is lost.
 //!
-//! - A target has RECVs for [`WINDOW`] segments of each source, and tells the source every [`WINDOW`] / 4 of them how many it has consumed.
+//! - A target has RECVs for 64 segments of each source, and tells the source every 16 of them how many it has consumed.
 //!   A source sends while each target has RECVs.
 //! - With a *sequencer*, a source gets a number for each segment by FETCH_ADD at a host, one at a time, and targets consume segments in the
 //!   order of these numbers.
