@@ -26,6 +26,10 @@ enum Way {
 fn main() {
     let (rows, rounds) = (number("ROWS", 65_536), number("ROUNDS", 100));
     println!("{}", zsr_bench::machine());
+    let (nanoseconds, bytes) = work_requests(rows);
+    println!(
+        "work requests with an SGE per element, only written: unit {nanoseconds:.2} ns per row, {bytes} B per table"
+    );
     let live = Live::with_mtu(3, 4096);
     let contact = Contact::from(&Place::find(Some("bench")).expect("it is up"));
     let mut each = Vec::new();
@@ -66,6 +70,39 @@ fn main() {
             );
         }
     }
+}
+
+/// Nanoseconds per row in which a unit only writes work requests with an SGE for each element, and how many bytes that is: a WRITE per row as
+/// NICs of today read it (a segment of control, one of the remote address, and one for each SGE, 16 B each, in a multiple of 64 B), in
+/// batches of 1,024. Nothing carries them out.
+fn work_requests(rows: usize) -> (f64, usize) {
+    const BATCH: usize = 1024;
+    const SEGMENT: usize = 16;
+    const REQUEST: usize = ((2 + COLUMNS) * SEGMENT).next_multiple_of(64);
+    let mut queue = vec![[0_u64; REQUEST / 8]; BATCH];
+    let table = Registered::allocate(rows * ROW).expect("memory");
+    let (base, key) = (table.as_ptr() as u64, 0x1234_u64);
+    let times = zsr_bench::measure(20, rows as u64, || {
+        for target in 0..TARGETS {
+            for (n, row) in (target..rows).step_by(TARGETS).enumerate() {
+                let request = &mut queue[n % BATCH];
+                request[0] = (n as u64) << 8 | 0x0a;
+                request[1] = (2 + COLUMNS) as u64 | 8 << 32;
+                request[2] = (n * ROW) as u64;
+                request[3] = key;
+                for column in 0..COLUMNS {
+                    request[4 + 2 * column] = WIDTH as u64 | key << 32;
+                    request[5 + 2 * column] = base + ((column * rows + row) * WIDTH) as u64;
+                }
+                if n % BATCH == BATCH - 1 {
+                    // The doorbell.
+                    std::hint::black_box(&mut queue);
+                }
+            }
+        }
+        std::hint::black_box(&mut queue);
+    });
+    (times.median, rows * REQUEST)
 }
 
 /// Seconds by the clock, and of processors.
