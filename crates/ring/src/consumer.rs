@@ -548,23 +548,23 @@ impl View<'_> {
 
     /// Ends the view: its items are popped, and the next view shows those behind them. They stay as they are in memory, and what is
     /// popped behind them too, until they are [given back](Consumer::give_back). Says by which number.
-    pub fn hold(self) -> u64 {
-        self.hold_as(|_| ())
-    }
-
-    /// As [`hold`](Self::hold), once `change` has written to the items.
-    pub(crate) fn hold_as(mut self, change: impl FnOnce(&mut [u8])) -> u64 {
-        // SAFETY: as for `bytes`; until the items are given back nobody else writes there, and the view, which could read them, ends here.
-        change(unsafe {
-            let at = self.consumer.items.write(self.consumer.offset(), self.bytes);
-            std::slice::from_raw_parts_mut(at, self.bytes as usize)
-        });
+    pub fn hold(mut self) -> u64 {
         let first = self.consumer.position;
         if !self.consumer.holds {
             (self.consumer.held, self.consumer.holds) = (first as u32, true);
         }
         self.advance(usize::MAX);
         first
+    }
+
+    /// As [`hold`](Self::hold), once `change` has written to the items.
+    pub(crate) fn hold_as(self, change: impl FnOnce(&mut [u8])) -> u64 {
+        // SAFETY: as for `bytes`; until the items are given back nobody else writes there, and the view, which could read them, ends here.
+        change(unsafe {
+            let at = self.consumer.items.write(self.consumer.offset(), self.bytes);
+            std::slice::from_raw_parts_mut(at, self.bytes as usize)
+        });
+        self.hold()
     }
 }
 
