@@ -27,7 +27,7 @@ pub struct FlowConsumer {
     member: String,
     schema: Option<Schema>,
     pub(crate) lanes: Lanes,
-    counts: Arc<Counts>,
+    pub(crate) counts: Arc<Counts>,
 }
 
 /// What a pop that does not wait for ever finds.

@@ -111,8 +111,8 @@ impl LayoutConsumer {
     /// Says where the records go of the next item that has no place yet. `false`: all [there can be](Self::placed) are placed, and one has
     /// to be popped first. Does not wait.
     ///
-    /// What the layout names belongs to the NIC until the item was popped, and no other layout that is placed may name it. Where a bitmap or a list changes before, so that it names what
-    /// is not registered or other rows, the flow counts this consumer as dead.
+    /// What the layout names belongs to the NIC until the item was popped, and no other layout that is placed may name it. Where a bitmap or a
+    /// list changes before, so that it names what is not registered or other rows, the flow counts this consumer as dead.
     ///
     /// # Errors
     /// [`ProgramError::Layout`]: the layout makes no sense, or names more than an item brings. Nothing was placed.
@@ -168,7 +168,7 @@ impl LayoutConsumer {
     fn came(&mut self) -> Result<Came, ProgramError> {
         match self.places.try_pop(&mut self.consumer.lanes.at(0).reader) {
             Ok(arrived) => {
-                self.consumer.counts().add(arrived.records.into(), arrived.bytes.into());
+                self.consumer.counts.add(arrived.records.into(), arrived.bytes.into());
                 Ok(Came::Item(arrived))
             }
             Err(PlacedError::Read(SegmentReadError::Ring(PopError::Empty))) => Ok(Came::Nothing),

@@ -79,9 +79,7 @@ impl Registered {
 
     /// Copies `bytes` to `offset`. Panics if they leave the memory.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        let len = self.len();
-        let fits = offset.checked_add(bytes.len()).is_some_and(|end| end <= len);
-        assert!(fits, "{} B at {offset} leave registered memory of {len} B", bytes.len());
+        self.check(offset, bytes.len());
         // Other threads may write the same bytes: atomics make that no more than a muddle.
         let (words, rest) = bytes.as_chunks::<8>();
         for (n, word) in words.iter().enumerate() {
@@ -99,13 +97,17 @@ impl Registered {
 
     /// Copies bytes from `offset` on to `out`. Panics if they leave the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
-        let len = self.len();
-        let fits = offset.checked_add(out.len()).is_some_and(|end| end <= len);
-        assert!(fits, "{} B at {offset} leave registered memory of {len} B", out.len());
+        self.check(offset, out.len());
         for (n, byte) in out.iter_mut().enumerate() {
             // SAFETY: in bounds, as was checked; bytes are always aligned.
             *byte = unsafe { AtomicU8::from_ptr(self.as_ptr().add(offset + n)) }.load(Ordering::Relaxed);
         }
+    }
+
+    fn check(&self, offset: usize, bytes: usize) {
+        let len = self.len();
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= len);
+        assert!(fits, "{bytes} B at {offset} leave registered memory of {len} B");
     }
 
     fn write_bytes(&self, offset: usize, bytes: &[u8]) {

@@ -13,19 +13,7 @@ use std::sync::Arc;
 use super::{Laid, Layout, LayoutError, LayoutFault, encode};
 use crate::PopError;
 use crate::memory::Memory;
-use crate::segment::{HEADER_LEN, Header, SegmentFault, SegmentReadError, SegmentReader};
-
-/// The header of an item that has a layout, and is none of a ring's.
-const EMPTY: [u8; HEADER_LEN] = {
-    let mut header = [0; HEADER_LEN];
-    let begin = *b"ZSEG\x01\x82";
-    let mut n = 0;
-    while n < begin.len() {
-        header[n] = begin[n];
-        n += 1;
-    }
-    header
-};
+use crate::segment::{Header, SegmentFault, SegmentReadError, SegmentReader};
 
 /// The layouts of a ring's next items.
 #[derive(Debug)]
@@ -143,7 +131,9 @@ impl Places {
             let item = &mut self.item;
             let soundly = |_| LayoutFault::Nonsense("it was changed");
             encode(layout, &self.regions, 0, item).map_err(soundly)?;
-            item[..HEADER_LEN].copy_from_slice(&EMPTY);
+            // As of a slot that has a layout.
+            segment.header().write_popped(item);
+            Header::write_placed(item);
             let word = |n: usize| item.as_chunks::<8>().0.get(n).map_or(0, |word| u64::from_le_bytes(*word));
             let laid = Laid::placed(item.len(), word, &self.regions)?;
             let mut laid = laid.ok_or(LayoutFault::Nonsense("it was changed"))?;

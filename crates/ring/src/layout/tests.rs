@@ -32,9 +32,9 @@ fn byte(regions: &Regions, at: At, plus: u64) -> u8 {
     unsafe { memory.base().as_ptr().add(offset).read() }
 }
 
-/// The records of a layout, byte by byte.
-fn oracle(layout: &Layout, regions: &Regions) -> Vec<u8> {
-    let rows: Vec<u64> = match layout.rows {
+/// The numbers of the rows, one by one.
+fn row_numbers(rows: &Rows, regions: &Regions) -> Vec<u64> {
+    match *rows {
         Rows::Every { start, period, frequency, count } => {
             (start..).filter(|row| (row - start) % period < frequency).take(count as usize).collect()
         }
@@ -48,7 +48,12 @@ fn oracle(layout: &Layout, regions: &Regions) -> Vec<u8> {
                 bytes.rev().fold(0, |number, byte| number << 8 | u64::from(byte))
             })
             .collect(),
-    };
+    }
+}
+
+/// The records of a layout, byte by byte.
+fn oracle(layout: &Layout, regions: &Regions) -> Vec<u8> {
+    let rows = row_numbers(&layout.rows, regions);
     let element = |row: u64, column: &Column| -> Vec<u8> {
         (0..column.width).map(|b| byte(regions, column.at, row * column.stride + u64::from(b))).collect()
     };
@@ -243,21 +248,7 @@ fn memory_can_be_shared_with_an_agent() {
 
 /// Where the bytes of a layout's rows are, in order; `None` if some are there twice, or are those of its list or bitmap.
 fn places(layout: &Layout, regions: &Regions) -> Option<Vec<(u32, u64)>> {
-    let rows: Vec<u64> = match layout.rows {
-        Rows::Every { start, period, frequency, count } => {
-            (start..).filter(|row| (row - start) % period < frequency).take(count as usize).collect()
-        }
-        Rows::Chosen { start, at, bits } => (0..u64::from(bits))
-            .filter(|bit| byte(regions, at, bit / 8) >> (bit % 8) & 1 == 1)
-            .map(|bit| start + bit)
-            .collect(),
-        Rows::Listed { at, width, count } => (0..u64::from(count))
-            .map(|n| {
-                let bytes = (0..u64::from(width)).map(|b| byte(regions, at, n * u64::from(width) + b));
-                bytes.rev().fold(0, |number, byte| number << 8 | u64::from(byte))
-            })
-            .collect(),
-    };
+    let rows = row_numbers(&layout.rows, regions);
     let source = match layout.rows {
         Rows::Every { .. } => None,
         Rows::Chosen { at, bits, .. } => Some((at, u64::from(bits).div_ceil(8))),
