@@ -90,12 +90,6 @@ impl Node for Source {
         self.sent += 1;
         Some((0, frame(What::Segment, GROUP, self.me, number, pool)))
     }
-
-    fn next_timer(&self) -> Option<u64> {
-        None
-    }
-
-    fn on_timer(&mut self, _now: u64) {}
 }
 
 struct Target {
@@ -139,12 +133,6 @@ impl Node for Target {
         let (source, consumed) = self.credits.pop_front()?;
         Some((0, frame(What::Credit, source, self.me, consumed, pool)))
     }
-
-    fn next_timer(&self) -> Option<u64> {
-        None
-    }
-
-    fn on_timer(&mut self, _now: u64) {}
 }
 
 /// The counter, at a host of its own.
@@ -165,12 +153,6 @@ impl Node for Sequencer {
         self.next += 1;
         Some((0, frame(What::Ticket, source, self.me, self.next - 1, pool)))
     }
-
-    fn next_timer(&self) -> Option<u64> {
-        None
-    }
-
-    fn on_timer(&mut self, _now: u64) {}
 }
 
 /// The switch. A frame leaves by the port of its destination's number, or by those of all targets.
@@ -198,12 +180,6 @@ impl Node for Copier {
     fn poll_transmit(&mut self, _now: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
         self.out.pop_front()
     }
-
-    fn next_timer(&self) -> Option<u64> {
-        None
-    }
-
-    fn on_timer(&mut self, _now: u64) {}
 }
 
 /// The switch sends by other ports than it receives from, as in [`super::virtual_time`].

@@ -98,12 +98,6 @@ impl Node for Queue {
     fn poll_transmit(&mut self, _now_ns: u64, _pool: &mut FramePool) -> Option<(u16, Frame)> {
         self.0.pop_front().map(|frame| (1, frame))
     }
-
-    fn next_timer(&self) -> Option<u64> {
-        None
-    }
-
-    fn on_timer(&mut self, _now_ns: u64) {}
 }
 
 /// Hosts and a switch in virtual time.

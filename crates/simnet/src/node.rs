@@ -14,8 +14,10 @@ pub trait Node: Any {
     fn poll_transmit(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<(u16, Frame)>;
 
     /// When [`Node::on_timer`] is to be called; `None` if no timer runs. A time that has passed means now.
-    fn next_timer(&self) -> Option<u64>;
+    fn next_timer(&self) -> Option<u64> {
+        None
+    }
 
     /// The time of [`Node::next_timer`] has come. Must move that time on or clear it.
-    fn on_timer(&mut self, now_ns: u64);
+    fn on_timer(&mut self, _now_ns: u64) {}
 }
