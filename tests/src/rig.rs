@@ -260,3 +260,15 @@ fn drain(sink: &mut Sink, now: u64) {
         }
     }
 }
+
+/// Jain's index of fairness: 1 if all shares are equal.
+pub fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|s| *s as f64).sum();
+    let squares: f64 = shares.iter().map(|s| (*s as f64).powi(2)).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// The names of `n` hosts, from `h1` on, with commas between them.
+pub fn hosts(n: usize) -> String {
+    (1..=n).map(|i| format!("h{i}")).collect::<Vec<_>>().join(", ")
+}

@@ -119,19 +119,7 @@ fn at_most(text: &str, number: f64, most: f64) -> Rule {
     Rule { text: format!("{text} is {number:.2}, at most {most}"), holds: number <= most }
 }
 
-/// Jain's index of fairness: 1 if all shares are equal.
-fn jain(shares: &[u64]) -> f64 {
-    let sum: f64 = shares.iter().map(|s| *s as f64).sum();
-    let squares: f64 = shares.iter().map(|s| (*s as f64).powi(2)).sum();
-    sum * sum / (shares.len() as f64 * squares)
-}
-
 /// Bytes per nanosecond are gigabytes per second.
 fn gigabytes(bytes: u64, ns: u64) -> f64 {
     bytes as f64 / ns as f64
-}
-
-/// `h1` to the host of this number, with commas between them.
-fn hosts(n: usize) -> String {
-    (1..=n).map(|n| format!("h{n}")).collect::<Vec<_>>().join(", ")
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use zsr_api::controller as proto;
 use zsr_simnet::LinkConfig;
 use zsr_tests::controlled::Controlled;
-use zsr_tests::rig::Rig;
+use zsr_tests::rig::{Rig, hosts, jain};
 
-use super::{Curve, Drawn, Figure, at_least, at_most, gigabytes, hosts, jain};
+use super::{Curve, Drawn, Figure, at_least, at_most, gigabytes};
 
 const MS: u64 = 1_000_000;
 const SLOW: LinkConfig = LinkConfig { bandwidth_bps: Some(10_000_000_000), ..LinkConfig::FAST };

@@ -1,23 +1,12 @@
 //! Shares of flows and their members in the resources that they compete for, in virtual time.
 
 use zsr_simnet::LinkConfig;
-use zsr_tests::rig::Rig;
+use zsr_tests::rig::{Rig, hosts, jain};
 
 const LINK: LinkConfig = LinkConfig { bandwidth_bps: Some(10_000_000_000), ..LinkConfig::FAST };
 const MS: u64 = 1_000_000;
 /// More than any test can move.
 const ENDLESS: u64 = 1 << 40;
-
-/// Jain's index of fairness.
-fn jain(shares: &[u64]) -> f64 {
-    let sum: f64 = shares.iter().map(|s| *s as f64).sum();
-    let squares: f64 = shares.iter().map(|s| (*s as f64).powi(2)).sum();
-    sum * sum / (shares.len() as f64 * squares)
-}
-
-fn hosts(n: usize) -> String {
-    (1..=n).map(|i| format!("h{i}")).collect::<Vec<_>>().join(", ")
-}
 
 #[test]
 fn producers_of_a_flow_share_equally() {
