@@ -66,9 +66,13 @@ enum Kind {
 }
 
 /// Names of systems, flows, hosts and links have no characters that would have to be escaped.
-fn sample(encoder: &mut MetricEncoder<'_>, kind: Kind, labels: &[(&str, &str)], value: f64) -> fmt::Result {
-    let labels: Vec<(&str, &str)> = labels.to_vec();
-    let encoder = encoder.encode_family(&labels)?;
+fn sample(
+    encoder: &mut MetricEncoder<'_>,
+    kind: Kind,
+    labels: &Vec<(&str, &str)>,
+    value: f64,
+) -> fmt::Result {
+    let encoder = encoder.encode_family(labels)?;
     match kind {
         // Whole numbers, as Prometheus counts them up to 2^53.
         Kind::Counter => ConstCounter::new(value as u64).encode(encoder),
@@ -152,26 +156,15 @@ impl Snapshot {
             Kind::Gauge,
             ports.map(|port| (vec![("link", port.link.as_str())], truth(port.trouble.is_empty()))),
         )?;
-        let host = |host: &'_ proto::Host, value: f64| (vec![("host", host.name.clone())], value);
-        let of_hosts = |value: fn(&proto::Host) -> f64| {
-            system.hosts.iter().map(move |each| host(each, value(each))).collect::<Vec<_>>()
-        };
-        for (name, help, value) in [
-            (
-                "zsr_agent_connected",
-                "Whether the host's agent answers",
-                of_hosts(|host| truth(host.connected)),
-            ),
-            (
-                "zsr_host_passes",
-                "Whether frames pass at the host's NIC",
-                of_hosts(|host| truth(host.trouble.is_empty())),
-            ),
-            ("zsr_host_rings", "Rings at the host", of_hosts(|host| host.rings.into())),
+        type Of = fn(&proto::Host) -> f64;
+        for (name, help, of) in [
+            ("zsr_agent_connected", "Whether the host's agent answers", (|host| truth(host.connected)) as Of),
+            ("zsr_host_passes", "Whether frames pass at the host's NIC", |host| {
+                truth(host.trouble.is_empty())
+            }),
+            ("zsr_host_rings", "Rings at the host", |host| host.rings.into()),
         ] {
-            let samples = value.iter().map(|(labels, value)| {
-                (labels.iter().map(|(name, host)| (*name, host.as_str())).collect(), *value)
-            });
+            let samples = system.hosts.iter().map(|host| (vec![("host", host.name.as_str())], of(host)));
             metric(out, (name, help, None), Kind::Gauge, samples)?;
         }
         for (name, help, value) in [
