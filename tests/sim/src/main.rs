@@ -178,6 +178,7 @@ fn many(args: &Args) -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!("the first seed that failed is {seed} ({outcome:?}); it is made shorter");
+    says_why(seed);
     let steps = shrink::shrink(seed);
     let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
     println!("to see it:\n    cargo run --bin zsr-sim -- --seed {seed} --steps {}", steps.join(","));

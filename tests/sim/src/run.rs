@@ -621,6 +621,7 @@ impl Run<'_> {
             Err(why) => return Some(why),
         };
         let there = self.rings();
+        let is_there = |at: &str, name: &str| there.iter().any(|(n, r)| host(*n) == at && r.name == name);
         let programs = &mut self.programs;
         for flow in controller.list_flows() {
             let number = flow.name[1..].parse().unwrap_or(usize::MAX);
@@ -631,8 +632,9 @@ impl Run<'_> {
                 (None, None) => programs.lacking(number).or_else(|| programs.unended(number)),
                 (None, Some(_)) => {
                     // The switch does not look into a ring that has gone with its host or its member, or while its
-                    // worker stands.
-                    let looks = flow.lost.is_empty() && !programs.has_ended(number);
+                    // worker stands: at its end, or for a member whose ring has gone.
+                    let stands = flow.rings().any(|r| !is_there(&r.host, &r.name));
+                    let looks = flow.lost.is_empty() && !stands && !programs.has_ended(number);
                     let unnoticed = looks && programs.is_spoilt(number, &there);
                     unnoticed
                         .then(|| format!("nobody says that a program of {} has written nonsense", flow.name))
@@ -640,7 +642,6 @@ impl Run<'_> {
             };
             // Only a flow that waits goes on without a ring.
             let waits = flow.failed.is_some() || flow.settings.policy == Policy::Wait;
-            let is_there = |at: &str, name: &str| there.iter().any(|(n, r)| host(*n) == at && r.name == name);
             let lost = flow.rings().find(|r| !waits && !is_there(&r.host, &r.name));
             let lost = lost
                 .map(|r| format!("ring `{}` of {} is not there, and the flow goes on", r.name, flow.name));
