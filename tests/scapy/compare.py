@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares packets written by zsr-wire (JSON lines from its example emit_packets) with what Scapy makes of them.
 
-Scapy dissects Ethernet, ARP, IPv4, UDP, BTH, AETH and CNP and computes the ICRC by its own code. RETH and immediate
-data, which Scapy has no layer for, are read here from the bytes behind its BTH.
+Scapy dissects Ethernet, ARP, IPv4, UDP, BTH, AETH and CNP and computes the ICRC by its own code. RETH, DETH and
+immediate data, which Scapy has no layer for, are read here from the bytes behind its BTH.
 """
 import json
 import struct
@@ -59,6 +59,10 @@ def check_roce(where, line, frame):
         va, rkey, length = struct.unpack("!QII", rest[:16])
         same(where, "RETH", line["reth"], {"va": va, "rkey": rkey, "len": length})
         rest = rest[16:]
+    if line["deth"]:
+        qkey, qp = struct.unpack("!II", rest[:8])
+        same(where, "DETH", line["deth"], {"qkey": qkey, "src_qp": qp})
+        rest = rest[8:]
     if line["aeth"]:
         if AETH in eth:
             same(where, "AETH", line["aeth"], {"syndrome": eth[AETH].syndrome, "msn": eth[AETH].msn})
@@ -84,8 +88,8 @@ def main():
             kinds[name] = kinds.get(name, 0) + 1
             check = check_arp if line["kind"] == "arp" else check_roce
             check(f"packet {number} ({name})", line, bytes.fromhex(line["frame"]))
-    if len(kinds) != 14:
-        print(f"expected 14 kinds of packet, got {sorted(kinds)}")
+    if len(kinds) != 22:
+        print(f"expected 22 kinds of packet, got {sorted(kinds)}")
         sys.exit(1)
     print(f"{sum(kinds.values())} packets of {len(kinds)} kinds compared with Scapy, {bad} differences")
     sys.exit(bad != 0)

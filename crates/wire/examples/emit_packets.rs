@@ -9,7 +9,11 @@ use serde_json::json;
 use zsr_random::SplitMix64;
 use zsr_wire::message::Message;
 use zsr_wire::roce::{Path, Repr};
-use zsr_wire::{Frame, Mac, Psn, Qpn, Rkey, aeth, arp, ethernet, reth};
+use zsr_wire::{Frame, Mac, Psn, Qpn, Rkey, aeth, arp, deth, ethernet, reth};
+
+/// Kinds of packets, of which the last one is ARP.
+const KINDS: u64 = 22;
+const ARP: u64 = KINDS - 1;
 
 struct Rng(SplitMix64);
 
@@ -50,6 +54,7 @@ fn message(rng: &mut Rng, kind: u64) -> (Message, usize) {
     let code = codes[rng.below(codes.len() as u64) as usize];
     let syndrome = aeth::Syndrome::from_code(code).unwrap_or(aeth::Syndrome::ACK);
     let a = aeth::Repr { syndrome, msn: rng.below(1 << 24) as u32 };
+    let d = deth::Repr { qkey: rng.next() as u32, src_qp: Qpn::new(rng.next() as u32) };
     let mtu = 256 << rng.below(5);
     let (some, any) = (1 + rng.below(mtu) as usize, rng.below(mtu + 1) as usize);
     let mtu = mtu as usize;
@@ -66,6 +71,14 @@ fn message(rng: &mut Rng, kind: u64) -> (Message, usize) {
         9 => (Message::WriteOnly(r), any),
         10 => (Message::WriteOnlyImm(r, rng.next() as u32), any),
         11 => (Message::Acknowledge(a), 0),
+        12 => (Message::SendFirst, mtu),
+        13 => (Message::SendMiddle, mtu),
+        14 => (Message::SendLast, some),
+        15 => (Message::SendLastImm(rng.next() as u32), some),
+        16 => (Message::SendOnly, any),
+        17 => (Message::SendOnlyImm(rng.next() as u32), any),
+        18 => (Message::Datagram(d), any),
+        19 => (Message::DatagramImm(d, rng.next() as u32), any),
         _ => (Message::Cnp, 0),
     }
 }
@@ -91,11 +104,14 @@ fn roce_line(rng: &mut Rng, kind: u64) -> serde_json::Value {
     if let Err(error) = repr.emit(&payload, &mut frame) {
         panic!("{repr:?} can't be written: {error}");
     }
-    let (mut reth, mut aeth, mut imm) = (None, None, None);
+    let (mut reth, mut aeth, mut deth, mut imm) = (None, None, None, None);
     match message {
         Message::ReadRequest(r) | Message::WriteFirst(r) | Message::WriteOnly(r) => reth = Some(r),
         Message::WriteOnlyImm(r, i) => (reth, imm) = (Some(r), Some(i)),
-        Message::WriteLastImm(i) => imm = Some(i),
+        Message::WriteLastImm(i) | Message::SendLastImm(i) | Message::SendOnlyImm(i) => imm = Some(i),
+        Message::Datagram(d) => deth = Some(d),
+        Message::DatagramImm(d, i) => (deth, imm) = (Some(d), Some(i)),
+        Message::SendFirst | Message::SendMiddle | Message::SendLast | Message::SendOnly => {}
         Message::ReadResponseFirst(a)
         | Message::ReadResponseLast(a)
         | Message::ReadResponseOnly(a)
@@ -114,6 +130,7 @@ fn roce_line(rng: &mut Rng, kind: u64) -> serde_json::Value {
         "migreq": repr.migration, "fecn": repr.fecn, "becn": repr.becn,
         "reth": reth.map(|r| json!({"va": r.address, "rkey": r.rkey.0, "len": r.length})),
         "aeth": aeth.map(|a| json!({"syndrome": a.syndrome.code(), "msn": a.msn})),
+        "deth": deth.map(|d| json!({"qkey": d.qkey, "src_qp": d.src_qp.get()})),
         "imm": imm,
     })
 }
@@ -149,10 +166,10 @@ fn main() {
             std::process::exit(2)
         }
     });
-    let count = args.next().unwrap_or(280);
+    let count = args.next().unwrap_or(440);
     let mut rng = Rng(SplitMix64::new(args.next().unwrap_or(1)));
     for i in 0..count {
-        let line = if i % 14 == 13 { arp_line(&mut rng) } else { roce_line(&mut rng, i % 14) };
+        let line = if i % KINDS == ARP { arp_line(&mut rng) } else { roce_line(&mut rng, i % KINDS) };
         println!("{line}");
     }
 }

@@ -21,6 +21,8 @@ pub enum Layer {
     Reth,
     /// Atomic extended transport header, or the word behind an AETH.
     AtomicEth,
+    /// Datagram extended transport header.
+    Deth,
     /// ACK extended transport header.
     Aeth,
     /// Payload, pad or invariant CRC behind the headers.
@@ -39,6 +41,7 @@ impl fmt::Display for Layer {
             Layer::Bth => "BTH",
             Layer::Reth => "RETH",
             Layer::AtomicEth => "AtomicETH",
+            Layer::Deth => "DETH",
             Layer::Aeth => "AETH",
             Layer::Payload => "payload",
             Layer::Ring => "ring",

@@ -14,6 +14,7 @@ pub mod arp;
 pub mod atomic;
 pub mod bth;
 mod bytes;
+pub mod deth;
 pub mod error;
 pub mod ethernet;
 pub mod frame;

@@ -2,14 +2,31 @@
 
 use crate::aeth;
 use crate::atomic;
+use crate::deth;
 use crate::error::{EmitError, Layer, ParseError, room};
 use crate::opcode::Opcode;
 use crate::reth;
 use crate::roce::{MAX_MTU, Packet};
 
-/// Opcode and extension headers of an RDMA READ, RDMA WRITE, atomic operation, acknowledgement or congestion notification.
+/// Opcode and extension headers of a SEND, RDMA READ, RDMA WRITE, atomic operation, acknowledgement or congestion notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
+    /// First packet of a SEND.
+    SendFirst,
+    /// Middle packet of a SEND.
+    SendMiddle,
+    /// Last packet of a SEND.
+    SendLast,
+    /// Last packet of a SEND with immediate data.
+    SendLastImm(u32),
+    /// Only packet of a SEND.
+    SendOnly,
+    /// Only packet of a SEND with immediate data.
+    SendOnlyImm(u32),
+    /// Unreliable datagram.
+    Datagram(deth::Repr),
+    /// Unreliable datagram with immediate data.
+    DatagramImm(deth::Repr, u32),
     /// RDMA READ Request.
     ReadRequest(reth::Repr),
     /// First packet of a READ response.
@@ -48,6 +65,14 @@ impl Message {
     /// The opcode that says this.
     pub const fn opcode(&self) -> Opcode {
         match self {
+            Message::SendFirst => Opcode::SendFirst,
+            Message::SendMiddle => Opcode::SendMiddle,
+            Message::SendLast => Opcode::SendLast,
+            Message::SendLastImm(_) => Opcode::SendLastImm,
+            Message::SendOnly => Opcode::SendOnly,
+            Message::SendOnlyImm(_) => Opcode::SendOnlyImm,
+            Message::Datagram(_) => Opcode::DatagramOnly,
+            Message::DatagramImm(..) => Opcode::DatagramOnlyImm,
             Message::ReadRequest(_) => Opcode::ReadRequest,
             Message::ReadResponseFirst(_) => Opcode::ReadResponseFirst,
             Message::ReadResponseMiddle => Opcode::ReadResponseMiddle,
@@ -90,7 +115,11 @@ impl Message {
                     Ok(())
                 }
             }
-            Message::ReadResponseLast(_) | Message::WriteLast | Message::WriteLastImm(_) => {
+            Message::ReadResponseLast(_)
+            | Message::WriteLast
+            | Message::WriteLastImm(_)
+            | Message::SendLast
+            | Message::SendLastImm(_) => {
                 if len == 0 || len > MAX_MTU { Err("1 to 4096 bytes") } else { Ok(()) }
             }
             _ => {
@@ -110,8 +139,12 @@ impl Message {
             layer: Layer::Bth,
             field: "OpCode",
             value: opcode.code().into(),
-            expected: "RDMA READ, RDMA WRITE, an atomic operation, Acknowledge or CNP",
+            expected: "SEND, RDMA READ, RDMA WRITE, an atomic operation, Acknowledge or CNP",
         };
+        if opcode.is_send() || opcode.is_datagram() {
+            let message = Message::send(packet).ok_or(unsupported)?;
+            return message.checked(packet.payload().len());
+        }
         let message = match (opcode, packet.reth(), packet.aeth(), packet.immediate()) {
             (Opcode::ReadRequest, Some(reth), ..) => Message::ReadRequest(reth),
             (Opcode::ReadResponseFirst, _, Some(aeth), _) => Message::ReadResponseFirst(aeth?),
@@ -133,14 +166,31 @@ impl Message {
                 _ => return Err(unsupported),
             },
         };
-        let len = packet.payload().len();
-        message.check_payload_len(len).map_err(|expected| ParseError::Illegal {
-            layer: Layer::Payload,
-            field: "length",
-            value: len as u32,
-            expected,
-        })?;
-        Ok(message)
+        message.checked(packet.payload().len())
+    }
+
+    /// A SEND, or a datagram.
+    fn send<T: AsRef<[u8]>>(packet: &Packet<T>) -> Option<Message> {
+        Some(match (packet.opcode(), packet.deth(), packet.immediate()) {
+            (Opcode::SendFirst, ..) => Message::SendFirst,
+            (Opcode::SendMiddle, ..) => Message::SendMiddle,
+            (Opcode::SendLast, ..) => Message::SendLast,
+            (Opcode::SendOnly, ..) => Message::SendOnly,
+            (Opcode::SendLastImm, _, Some(imm)) => Message::SendLastImm(imm),
+            (Opcode::SendOnlyImm, _, Some(imm)) => Message::SendOnlyImm(imm),
+            (_, Some(deth), None) => Message::Datagram(deth),
+            (_, Some(deth), Some(imm)) => Message::DatagramImm(deth, imm),
+            _ => return None,
+        })
+    }
+
+    /// This message, if it goes with `len` bytes of payload.
+    fn checked(self, len: usize) -> Result<Message, ParseError> {
+        let (layer, field, value) = (Layer::Payload, "length", len as u32);
+        match self.check_payload_len(len) {
+            Ok(()) => Ok(self),
+            Err(expected) => Err(ParseError::Illegal { layer, field, value, expected }),
+        }
     }
 
     /// Writes the extension headers to the start of `out`; returns their length.
@@ -166,7 +216,14 @@ impl Message {
                 out[aeth::LEN..aeth::LEN + atomic::WORD].copy_from_slice(&original.to_be_bytes());
                 Ok(aeth::LEN + atomic::WORD)
             }
-            Message::WriteLastImm(imm) => {
+            Message::Datagram(deth) => deth.emit(out),
+            Message::DatagramImm(deth, imm) => {
+                room(Layer::Deth, deth::LEN + 4, out.len())?;
+                deth.emit(out)?;
+                out[deth::LEN..deth::LEN + 4].copy_from_slice(&imm.to_be_bytes());
+                Ok(deth::LEN + 4)
+            }
+            Message::WriteLastImm(imm) | Message::SendLastImm(imm) | Message::SendOnlyImm(imm) => {
                 room(Layer::Payload, 4, out.len())?;
                 out[..4].copy_from_slice(&imm.to_be_bytes());
                 Ok(4)
@@ -176,7 +233,13 @@ impl Message {
                 out[..16].fill(0);
                 Ok(16)
             }
-            Message::ReadResponseMiddle | Message::WriteMiddle | Message::WriteLast => Ok(0),
+            Message::ReadResponseMiddle
+            | Message::WriteMiddle
+            | Message::WriteLast
+            | Message::SendFirst
+            | Message::SendMiddle
+            | Message::SendLast
+            | Message::SendOnly => Ok(0),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! BTH opcodes of the reliable connected service (IBTA vol. 1, table 38) and the congestion notification packet.
+//! BTH opcodes of the services reliable connection and unreliable datagram (IBTA vol. 1, table 38), and the congestion notification packet.
 
 use std::fmt;
 
@@ -45,6 +45,7 @@ macro_rules! opcodes {
 const RETH: usize = 16;
 const AETH: usize = 4;
 const IMM: usize = 4;
+const DETH: usize = 8;
 const IETH: usize = 4;
 const ATOMIC_ETH: usize = 28;
 const ATOMIC_ACK_ETH: usize = 8;
@@ -96,6 +97,10 @@ opcodes! {
     SendLastInvalidate = 0x16, "SEND Last with Invalidate", IETH;
     /// A SEND of one packet that invalidates a key.
     SendOnlyInvalidate = 0x17, "SEND Only with Invalidate", IETH;
+    /// An unreliable datagram; carries the DETH.
+    DatagramOnly = 0x64, "UD SEND Only", DETH;
+    /// An unreliable datagram with immediate data (DETH, then the immediate).
+    DatagramOnlyImm = 0x65, "UD SEND Only with Immediate", DETH + IMM;
     /// Congestion notification packet (A17.9): 16 reserved bytes follow the BTH.
     Cnp = 0x81, "CNP", 16;
 }
@@ -111,7 +116,19 @@ impl Opcode {
     #[inline]
     pub const fn is_request(self) -> bool {
         let c = self as u8;
-        c <= 0x0c || (c >= 0x13 && c <= 0x17)
+        c <= 0x0c || (c >= 0x13 && c <= 0x17) || self.is_datagram()
+    }
+
+    /// Whether it belongs to the service unreliable datagram.
+    #[inline]
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Opcode::DatagramOnly | Opcode::DatagramOnlyImm)
+    }
+
+    /// Whether it is one of the six SEND opcodes without invalidation, of a reliable connection.
+    #[inline]
+    pub const fn is_send(self) -> bool {
+        self as u8 <= 0x05
     }
 
     /// Whether a requester receives it: READ responses and acknowledgements.
@@ -170,6 +187,7 @@ mod tests {
             }
         }
         assert_eq!(Opcode::from_code(0x15), None);
-        assert_eq!(Opcode::from_code(0x24), None, "UC opcodes are not RC opcodes");
+        assert_eq!(Opcode::from_code(0x24), None, "unreliable connections are not known");
+        assert_eq!(Opcode::from_code(0x66), None, "datagrams are messages of one packet");
     }
 }

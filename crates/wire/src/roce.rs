@@ -6,6 +6,7 @@ use crate::aeth;
 use crate::atomic;
 use crate::bth;
 use crate::bytes::{array_at, u16_at, u24_at, u32_at, u64_at};
+use crate::deth;
 use crate::error::{EmitError, Layer, ParseError, need, room};
 use crate::ethernet::{self, Mac};
 use crate::frame::Frame;
@@ -67,7 +68,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             return illegal(Layer::Bth, "TVer", (ip[29] & 0xf).into(), "0");
         }
         let Some(opcode) = Opcode::from_code(ip[28]) else {
-            return illegal(Layer::Bth, "OpCode", ip[28].into(), "a known RC opcode or CNP (0x81)");
+            return illegal(Layer::Bth, "OpCode", ip[28].into(), "a known RC or UD opcode, or CNP (0x81)");
         };
         let pad = usize::from(ip[29] >> 4 & 3);
         let payload_at = icrc::BASE + opcode.extension_len();
@@ -189,6 +190,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
             .flatten()
     }
 
+    /// The DETH, if the opcode has one.
+    #[inline]
+    pub fn deth(&self) -> Option<deth::Repr> {
+        self.opcode.is_datagram().then(|| deth::Repr::parse(&self.b()[EXT_AT..]).ok()).flatten()
+    }
+
     /// The word of an atomic operation before it, if this is the answer to one.
     #[inline]
     pub fn original(&self) -> Option<u64> {
@@ -217,6 +224,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
                 Some(u32_at(self.b(), EXT_AT))
             }
             Opcode::WriteOnlyImm => Some(u32_at(self.b(), EXT_AT + reth::LEN)),
+            Opcode::DatagramOnlyImm => Some(u32_at(self.b(), EXT_AT + deth::LEN)),
             _ => None,
         }
     }
@@ -328,7 +336,7 @@ impl Repr {
         }
     }
 
-    /// Takes the values out of a view. Fails where the message is not one that [`Message`] knows (SEND),
+    /// Takes the values out of a view. Fails where the message is not one that [`Message`] knows (SEND with invalidate),
     /// its syndrome is reserved, or the payload's length does not go with the opcode.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Repr, ParseError> {
         let b = packet.b();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use zsr_wire::ring::{ByteOrder, CommitRecord, ControlWord, Flags};
 use zsr_wire::roce::{IP_AT, Packet, Repr};
-use zsr_wire::{Frame, Psn, aeth, arp, atomic, bth, ethernet, icrc, ipv4, reth, udp};
+use zsr_wire::{Frame, Psn, aeth, arp, atomic, bth, deth, ethernet, icrc, ipv4, reth, udp};
 
 /// Calls everything that looks at bytes.
 fn look_at(bytes: &[u8]) {
@@ -28,7 +28,7 @@ fn look_at(bytes: &[u8]) {
     if let Ok(p) = aeth::Packet::new_checked(bytes) {
         let _ = aeth::Repr::parse(&p);
     }
-    let _ = atomic::Repr::parse(bytes);
+    let _ = (atomic::Repr::parse(bytes), deth::Repr::parse(bytes));
     if let Ok(p) = Packet::new_checked(bytes) {
         let _ = (Repr::parse(&p), p.payload().len(), p.icrc_ok(), p.bth().psn(), p.immediate());
         assert!(p.frame_len() <= bytes.len());

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use proptest::prelude::*;
 use zsr_wire::message::Message;
 use zsr_wire::roce::{Path, Repr};
-use zsr_wire::{Mac, Psn, Qpn, Rkey, aeth, atomic, reth};
+use zsr_wire::{Mac, Psn, Qpn, Rkey, aeth, atomic, deth, reth};
 
 pub fn mac() -> impl Strategy<Value = Mac> {
     any::<[u8; 6]>().prop_map(Mac)
@@ -30,6 +30,10 @@ fn atomic() -> impl Strategy<Value = atomic::Repr> {
         swap_or_add,
         compare,
     })
+}
+
+fn deth() -> impl Strategy<Value = deth::Repr> {
+    any::<(u32, u32)>().prop_map(|(qkey, qpn)| deth::Repr { qkey, src_qp: Qpn::new(qpn) })
 }
 
 fn syndrome() -> impl Strategy<Value = aeth::Syndrome> {
@@ -67,6 +71,14 @@ pub fn message() -> impl Strategy<Value = (Message, Vec<u8>)> {
         ((aeth(), any::<u64>()).prop_map(|(a, w)| Message::AtomicAcknowledge(a, w)), none()),
         (aeth().prop_map(Message::Acknowledge), none()),
         (Just(Message::Cnp), none()),
+        (Just(Message::SendFirst), whole()),
+        (Just(Message::SendMiddle), whole()),
+        (Just(Message::SendLast), last()),
+        (any::<u32>().prop_map(Message::SendLastImm), last()),
+        (Just(Message::SendOnly), only()),
+        (any::<u32>().prop_map(Message::SendOnlyImm), only()),
+        (deth().prop_map(Message::Datagram), only()),
+        ((deth(), any::<u32>()).prop_map(|(d, i)| Message::DatagramImm(d, i)), only()),
     ]
 }
 
