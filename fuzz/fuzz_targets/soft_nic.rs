@@ -81,9 +81,9 @@ fn run(data: &[u8]) -> Option<()> {
     for step in [Modify::Init { access: Access::ALL }, Modify::Rtr(rtr), Modify::Rts(rts)] {
         nic.modify_qp(qpn, step).ok()?;
     }
-    nic.post_recv(qpn, 1).ok()?;
+    nic.post_recv(qpn, Receive { wr_id: 1, local: Some(Sge { lkey: key, address: 8, len: 400 }) }).ok()?;
     let mut pool = FramePool::with_frames(2);
-    for (operation, len) in [(Operation::Write, 700), (Operation::Read, 700), (Operation::Write, 8)] {
+    for (operation, len) in [(Operation::Write, 700), (Operation::Read, 700), (Operation::Send, 700)] {
         let local = Sge { lkey: key, address: 0, len };
         nic.post_send(qpn, WorkRequest { wr_id: 2, operation, local, remote_address: 0, rkey: Rkey(1) })
             .ok()?;

@@ -1,8 +1,9 @@
-//! A RoCEv2 RC NIC in user space over registered memory. Knows nothing of rings or flows.
+//! A RoCEv2 NIC in user space over registered memory. Knows nothing of rings or flows.
 //!
 //! [`Nic`] is a state machine without I/O: frames and a time go in, frames and a next time come out. It has the
-//! responder side (READ, WRITE, acknowledgements, NAKs, duplicates, keys, bounds, rights) and the requester side
-//! (work requests, completions, retransmission) of the InfiniBand reliable connected service.
+//! responder side (READ, WRITE, SEND, acknowledgements, NAKs, duplicates, keys, bounds, rights) and the requester side
+//! (work requests, completions, retransmission) of the InfiniBand service reliable connection. A queue pair without a
+//! connection has the service unreliable datagram ([`UdAttr`]).
 //!
 //! ```text
 //! handle(frame) ─ checks, ICRC ─┬─ ARP ───────────► reply queue ──────────┐
@@ -21,8 +22,8 @@
 //! Requests behind a missing one are kept until it comes ([`NicConfig::reorder_window`]), as at NICs that repeat
 //! selectively.
 //!
-//! Knowingly not there: SEND, shared receive queues, path migration. A SEND is answered with a NAK "invalid request"
-//! (0x61), as by a responder that does not support it.
+//! Knowingly not there: SEND with invalidate, shared receive queues, path migration. A SEND with invalidate is answered
+//! with a NAK "invalid request" (0x61), as by a responder that does not support it.
 
 mod access;
 mod ahead;
@@ -34,6 +35,7 @@ mod mr;
 mod nic;
 mod numbers;
 mod qp;
+mod receive;
 mod requester;
 mod responder;
 mod rx;
@@ -41,6 +43,7 @@ mod sched;
 mod stats;
 mod template;
 mod tx;
+mod ud;
 mod work;
 
 pub use config::{Access, MAX_WINDOW, Mtu, NicConfig};
@@ -50,4 +53,5 @@ pub use mr::MrError;
 pub use nic::Nic;
 pub use qp::{Modify, QpCaps, QpError, QpInfo, QpState, RtrAttr, RtsAttr};
 pub use stats::{DropReason, Stats};
-pub use work::{Completion, CompletionKind, Operation, PostError, Sge, Status, WorkRequest};
+pub use ud::{Address, AddressAttr, HEADER as DATAGRAM_HEADER, UdAttr};
+pub use work::{Completion, CompletionKind, Operation, PostError, Receive, Sge, Status, To, WorkRequest};

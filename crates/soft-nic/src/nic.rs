@@ -15,7 +15,9 @@ use crate::qp::{Conn, Modify, QpCaps, QpError, QpInfo, QpState, QpTable, RtrAttr
 use crate::responder::Env;
 use crate::sched::Sched;
 use crate::stats::Stats;
-use crate::work::{Completion, CompletionQueue, MAX_PACKETS, PostError, WorkRequest};
+use crate::template::Template;
+use crate::ud::{Address, AddressAttr, Ud};
+use crate::work::{Completion, CompletionQueue, MAX_PACKETS, Operation, PostError, Receive, WorkRequest};
 
 /// ARP requests that may wait to be answered.
 const ARP_QUEUE: usize = 64;
@@ -34,6 +36,8 @@ pub struct Nic {
     pub(crate) sched: Sched,
     pub(crate) stats: Stats,
     pub(crate) completions: CompletionQueue,
+    /// Ways to other hosts, for datagrams.
+    pub(crate) addresses: Vec<Template>,
     pub(crate) arp_replies: VecDeque<ArpReply>,
     pub(crate) datagrams: VecDeque<Datagram>,
     /// Frames that queue pairs keep, all together.
@@ -48,6 +52,7 @@ macro_rules! env {
             mrs: &$nic.mrs,
             stats: &mut $nic.stats,
             completions: &mut $nic.completions,
+            addresses: &$nic.addresses,
             window: $nic.config.reorder_window.into(),
             now: $now,
         }
@@ -66,6 +71,7 @@ impl Nic {
             sched: Sched::default(),
             stats: Stats::default(),
             completions: CompletionQueue::default(),
+            addresses: Vec::new(),
             arp_replies: VecDeque::with_capacity(ARP_QUEUE),
             datagrams: VecDeque::with_capacity(datagram::QUEUE),
             kept: 0,
@@ -121,7 +127,7 @@ impl Nic {
         let (slot, mut qp) = self.qps.destroy(qpn).ok_or(QpError::Unknown(qpn))?;
         self.sched.forget(slot);
         self.kept -= qp.resp.ahead.len();
-        self.completions.forget(qp.req.len() + qp.resp.recvs().len());
+        self.completions.forget(qp.promised());
         self.completions.shrink(qp.caps.send_depth + qp.caps.recv_depth);
         Ok(())
     }
@@ -134,18 +140,18 @@ impl Nic {
             Modify::Reset => QpState::Reset,
             Modify::Init { .. } => QpState::Init,
             Modify::Rtr(_) => QpState::ReadyToReceive,
-            Modify::Rts(_) => QpState::ReadyToSend,
+            Modify::Rts(_) | Modify::Datagrams(_) => QpState::ReadyToSend,
             Modify::Error => QpState::Error,
         };
         let (from, window) = (qp.state, self.config.reorder_window);
         match (from, step) {
             (_, Modify::Reset) => {
-                self.completions.forget(qp.req.len() + qp.resp.recvs().len());
+                self.completions.forget(qp.promised());
                 qp.resp.recvs().clear();
                 self.kept -= qp.resp.ahead.len();
                 qp.resp.disconnect();
                 qp.req.disconnect();
-                (qp.conn, qp.access) = (None, Access::NONE);
+                (qp.conn, qp.ud, qp.access) = (None, None, Access::NONE);
                 (qp.cnp_due, qp.cnp_last, qp.rate, qp.held_until) = (false, None, None, 0);
             }
             (QpState::Reset | QpState::Init, Modify::Init { access }) => qp.access = access,
@@ -160,11 +166,14 @@ impl Nic {
                 range("rnr_retry", attr.rnr_retry.into(), 0, 7, "0 to 7")?;
                 qp.req.connect(attr);
             }
+            (QpState::Init, Modify::Datagrams(attr)) => {
+                qp.ud = Some(Box::new(Ud::new(attr, qp.caps.send_depth)));
+            }
             (QpState::Reset, Modify::Error) => return Err(QpError::Transition { qpn, from, to }),
             (_, Modify::Error) => {
                 self.kept -= qp.resp.ahead.len();
                 qp.resp.disconnect();
-                qp.req.flush(env!(self, 0), qpn);
+                qp.flush(env!(self, 0));
             }
             _ => return Err(QpError::Transition { qpn, from, to }),
         }
@@ -179,22 +188,46 @@ impl Nic {
             state: qp.state,
             expected_psn: qp.resp.expected,
             msn: qp.resp.msn,
-            send_psn: qp.req.send_psn(),
-            outstanding: qp.req.len(),
+            send_psn: qp.ud.as_ref().map_or(qp.req.send_psn(), |ud| ud.send_psn()),
+            outstanding: qp.outstanding(),
         })
     }
 
-    /// Posts a READ, a WRITE or an atomic operation to a queue pair that is ready to send. Its completion comes by [`Nic::poll_completion`].
+    /// Makes an address, which stays as long as the NIC. Datagrams go to addresses.
+    pub fn create_address(&mut self, attr: &AddressAttr) -> Result<Address, QpError> {
+        let mac = neighbour(&self.neighbours, attr.mac, attr.ip)?;
+        self.addresses.push(attr.template(self.config.mac, self.config.ip, mac));
+        Ok(Address(self.addresses.len() as u32 - 1))
+    }
+
+    /// Posts an operation to a queue pair that is ready to send. Its completion comes by [`Nic::poll_completion`].
     pub fn post_send(&mut self, qpn: Qpn, work: WorkRequest) -> Result<(), PostError> {
         let slot = self.qps.slot(qpn).ok_or(PostError::UnknownQp(qpn))?;
         let qp = self.qps.at_mut(slot).ok_or(PostError::UnknownQp(qpn))?;
-        let (QpState::ReadyToSend, Some(conn)) = (qp.state, &qp.conn) else {
-            return Err(PostError::State { qpn, state: qp.state, expected: "it must be ReadyToSend" });
+        let operation = work.operation;
+        let mtu = match (qp.state, &qp.conn, &qp.ud, operation) {
+            (QpState::ReadyToSend, Some(_), _, Operation::Datagram(_)) => {
+                return Err(PostError::Service { qpn, operation, expected: "it is connected" });
+            }
+            (QpState::ReadyToSend, Some(conn), ..) => conn.mtu,
+            (QpState::ReadyToSend, _, Some(ud), Operation::Datagram(to)) => {
+                if to.address.0 as usize >= self.addresses.len() {
+                    return Err(PostError::UnknownAddress(to.address));
+                }
+                if work.local.len > ud.mtu.bytes() {
+                    return Err(PostError::LongDatagram { len: work.local.len, mtu: ud.mtu.bytes() });
+                }
+                ud.mtu
+            }
+            (QpState::ReadyToSend, _, Some(_), _) => {
+                return Err(PostError::Service { qpn, operation, expected: "it sends datagrams" });
+            }
+            (state, ..) => return Err(PostError::State { qpn, state, expected: "it must be ReadyToSend" }),
         };
-        if work.local.len > reth::MAX_MESSAGE || conn.mtu.packets(work.local.len) > MAX_PACKETS {
+        if work.local.len > reth::MAX_MESSAGE || mtu.packets(work.local.len) > MAX_PACKETS {
             return Err(PostError::TooLong { len: work.local.len });
         }
-        if qp.req.len() >= qp.req.depth() {
+        if qp.outstanding() >= qp.req.depth() {
             return Err(PostError::QueueFull { qpn, depth: qp.req.depth() });
         }
         if work.operation.is_atomic() && work.local.len as usize != atomic::WORD {
@@ -203,18 +236,20 @@ impl Nic {
         let needed = if work.operation.fetches() { Access::LOCAL_WRITE } else { Access::NONE };
         let local = work.local;
         if !self.mrs.allows(local.lkey, local.address, local.len, needed) {
-            let operation = work.operation;
             let (lkey, len, address) = (local.lkey, local.len, local.address);
             return Err(PostError::LocalMemory { lkey, operation, len, address });
         }
         self.completions.promise()?;
-        qp.req.post(work, conn.mtu);
+        match &mut qp.ud {
+            Some(ud) => ud.post(work),
+            None => qp.req.post(work, mtu),
+        }
         self.sched.update(slot, qp);
         Ok(())
     }
 
-    /// Posts a receive: a place for one WRITE with immediate data of the peer.
-    pub fn post_recv(&mut self, qpn: Qpn, wr_id: u64) -> Result<(), PostError> {
+    /// Posts a receive: a place for one SEND or datagram, or one WRITE with immediate data, of a peer.
+    pub fn post_recv(&mut self, qpn: Qpn, receive: Receive) -> Result<(), PostError> {
         let slot = self.qps.slot(qpn).ok_or(PostError::UnknownQp(qpn))?;
         let qp = self.qps.at_mut(slot).ok_or(PostError::UnknownQp(qpn))?;
         if matches!(qp.state, QpState::Reset | QpState::Error) {
@@ -225,8 +260,13 @@ impl Nic {
         if qp.resp.recvs().len() >= depth {
             return Err(PostError::QueueFull { qpn, depth });
         }
+        if let Some(local) = receive.local
+            && !self.mrs.allows(local.lkey, local.address, local.len, Access::LOCAL_WRITE)
+        {
+            return Err(PostError::ReceiveMemory(local));
+        }
         self.completions.promise()?;
-        qp.resp.recvs().push_back(wr_id);
+        qp.resp.recvs().push_back(receive);
         Ok(())
     }
 
@@ -289,11 +329,16 @@ fn range(name: &'static str, value: u64, low: u64, high: u64, expected: &'static
     if (low..=high).contains(&value) { Ok(()) } else { Err(QpError::Attribute { name, value, expected }) }
 }
 
+/// The MAC address given, or the one that the table has for the IP address.
+fn neighbour(neighbours: &[(Ipv4Addr, Mac)], given: Option<Mac>, ip: Ipv4Addr) -> Result<Mac, QpError> {
+    let known = neighbours.iter().find(|n| n.0 == ip).map(|n| n.1);
+    given.or(known).ok_or(QpError::NoNeighbour(ip))
+}
+
 fn path(config: &NicConfig, neighbours: &[(Ipv4Addr, Mac)], attr: &RtrAttr) -> Result<Path, QpError> {
     range("max_dest_rd_atomic", attr.max_dest_rd_atomic.into(), 1, 128, "1 to 128")?;
     range("min_rnr_timer", attr.min_rnr_timer.into(), 0, 31, "0 to 31")?;
-    let known = neighbours.iter().find(|n| n.0 == attr.dest_ip).map(|n| n.1);
-    let dst_mac = attr.dest_mac.or(known).ok_or(QpError::NoNeighbour(attr.dest_ip))?;
+    let dst_mac = neighbour(neighbours, attr.dest_mac, attr.dest_ip)?;
     Ok(Path {
         src_mac: config.mac,
         dst_mac,

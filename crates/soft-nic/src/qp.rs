@@ -10,8 +10,9 @@ use crate::config::{Access, Mtu};
 use crate::dcqcn::Dcqcn;
 use crate::numbers::Numbers;
 use crate::requester::Requester;
-use crate::responder::{Responder, Response};
+use crate::responder::{Env, Responder, Response};
 use crate::template::Template;
+use crate::ud::{Ud, UdAttr};
 
 /// State of a queue pair (IBTA vol. 1, 10.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,7 +34,7 @@ pub enum QpState {
 pub struct QpCaps {
     /// Send work requests outstanding at a time.
     pub send_depth: usize,
-    /// Receives (for the peer's WRITEs with immediate data) posted at a time.
+    /// Receives posted at a time.
     pub recv_depth: usize,
 }
 
@@ -123,6 +124,8 @@ pub enum Modify {
     Rtr(RtrAttr),
     /// From ready-to-receive: start sending.
     Rts(RtsAttr),
+    /// From Init: send and take datagrams, without a connection. The queue pair is ready to send.
+    Datagrams(UdAttr),
     /// From any state but Reset: break. Everything posted completes as flushed.
     Error,
 }
@@ -209,6 +212,8 @@ pub(crate) struct Qp {
     pub(crate) conn: Option<Conn>,
     pub(crate) resp: Responder,
     pub(crate) req: Requester,
+    /// There instead of a connection.
+    pub(crate) ud: Option<Box<Ud>>,
     /// A congestion notification is to be sent.
     pub(crate) cnp_due: bool,
     /// When the last one was asked for.
@@ -234,6 +239,7 @@ impl Qp {
             conn: None,
             resp: Responder::new(caps.recv_depth),
             req: Requester::new(caps.send_depth),
+            ud: None,
             cnp_due: false,
             cnp_last: None,
             rate: None,
@@ -253,7 +259,26 @@ impl Qp {
     #[inline]
     pub(crate) fn wants_data(&self) -> bool {
         matches!(self.resp.front(), Some(Response::Read(_)))
-            || (self.state == QpState::ReadyToSend && self.req.sendable())
+            || (self.state == QpState::ReadyToSend
+                && (self.req.sendable() || self.ud.as_ref().is_some_and(|ud| ud.len() > 0)))
+    }
+
+    /// Work requests and receives that are not completed.
+    pub(crate) fn promised(&mut self) -> usize {
+        self.outstanding() + self.resp.recvs().len()
+    }
+
+    /// Send work requests that are not completed.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.req.len() + self.ud.as_ref().map_or(0, |ud| ud.len())
+    }
+
+    /// Completes what was posted to send as flushed.
+    pub(crate) fn flush(&mut self, env: &mut Env<'_>) {
+        self.req.flush(env, self.qpn);
+        if let Some(ud) = &mut self.ud {
+            ud.flush(env, self.qpn);
+        }
     }
 
     /// When it may send the next packet; 0 if nothing holds it up.

@@ -167,7 +167,7 @@ impl Requester {
         } else if wqe.fetches() {
             emit_read(wqe, mtu, conn, ident, frame)
         } else {
-            emit_write(wqe, k, env, conn, ident, frame)
+            emit_message(wqe, k, env, conn, ident, frame)
         };
         if !ok {
             return Err(self.break_at(env, qpn, index, Status::LocalProtection));
@@ -419,7 +419,7 @@ fn emit_atomic(wqe: &Wqe, conn: &Conn, ident: u16, frame: &mut Frame) -> bool {
     let (opcode, swap_or_add, compare) = match wqe.work.operation {
         Operation::CompareSwap { compare, swap } => (Opcode::CompareSwap, swap, compare),
         Operation::FetchAdd(add) => (Opcode::FetchAdd, add, 0),
-        Operation::Read | Operation::Write | Operation::WriteImm(_) => return false,
+        _ => return false,
     };
     let head = Head { opcode, psn: wqe.first, ack_req: false, payload_len: 0, ident };
     let Some(mut open) = conn.template.start(frame, &head) else { return false };
@@ -450,18 +450,25 @@ fn emit_read(wqe: &Wqe, mtu: Mtu, conn: &Conn, ident: u16, frame: &mut Frame) ->
     ok
 }
 
-/// Packet `k` of a WRITE.
-fn emit_write(wqe: &Wqe, k: u32, env: &Env<'_>, conn: &Conn, ident: u16, frame: &mut Frame) -> bool {
+/// Packet `k` of a WRITE or a SEND.
+fn emit_message(wqe: &Wqe, k: u32, env: &Env<'_>, conn: &Conn, ident: u16, frame: &mut Frame) -> bool {
     let work = &wqe.work;
     let mtu = conn.mtu;
     let skip = u64::from(k) << mtu.shift();
     let len = (u64::from(work.local.len) - skip).min(mtu.bytes().into()) as usize;
     let last = k + 1 == wqe.packets;
     let imm = match work.operation {
-        Operation::WriteImm(imm) if last => Some(imm),
+        Operation::WriteImm(imm) | Operation::SendImm(imm) if last => Some(imm),
         _ => None,
     };
+    let sends = work.operation.is_send();
     let opcode = match (k == 0, last, imm.is_some()) {
+        (true, true, false) if sends => Opcode::SendOnly,
+        (true, true, true) if sends => Opcode::SendOnlyImm,
+        (true, false, _) if sends => Opcode::SendFirst,
+        (false, false, _) if sends => Opcode::SendMiddle,
+        (false, true, false) if sends => Opcode::SendLast,
+        (false, true, true) if sends => Opcode::SendLastImm,
         (true, true, false) => Opcode::WriteOnly,
         (true, true, true) => Opcode::WriteOnlyImm,
         (true, false, _) => Opcode::WriteFirst,
@@ -477,7 +484,7 @@ fn emit_write(wqe: &Wqe, k: u32, env: &Env<'_>, conn: &Conn, ident: u16, frame: 
     };
     let out = open.rest();
     let mut at = 0;
-    if k == 0 {
+    if k == 0 && !sends {
         let reth = reth::Repr { address: work.remote_address, rkey: work.rkey, length: work.local.len };
         if reth.emit(&mut out[at..]).is_err() {
             return false;

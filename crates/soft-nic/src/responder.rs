@@ -11,7 +11,8 @@ use crate::ahead::Ahead;
 use crate::config::{Access, Mtu};
 use crate::mr::MrTable;
 use crate::stats::{DropReason, Stats};
-use crate::work::{Completion, CompletionKind, CompletionQueue, Status};
+use crate::template::Template;
+use crate::work::{CompletionQueue, Receive, Status};
 
 /// Acknowledgements and NAKs that may wait in a response queue. More than one waits only behind READs.
 const MAX_ACKS: usize = 16;
@@ -21,6 +22,8 @@ pub(crate) struct Env<'a> {
     pub(crate) mrs: &'a MrTable,
     pub(crate) stats: &'a mut Stats,
     pub(crate) completions: &'a mut CompletionQueue,
+    /// Ways to other hosts, for datagrams.
+    pub(crate) addresses: &'a [Template],
     /// [`crate::NicConfig::reorder_window`].
     pub(crate) window: u32,
     pub(crate) now: u64,
@@ -71,11 +74,21 @@ pub(crate) enum Response {
 
 /// A WRITE of several packets that is under way.
 #[derive(Debug, Clone, Copy)]
-struct WriteCursor {
+pub(crate) struct WriteCursor {
     rkey: Rkey,
     address: u64,
     remaining: u32,
     total: u32,
+}
+
+/// A message of several packets that is under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Under {
+    Write(WriteCursor),
+    /// A SEND, of which so many bytes have come.
+    Send {
+        at: u32,
+    },
 }
 
 /// Where a request lies in the order of its queue pair.
@@ -95,7 +108,7 @@ pub(crate) struct Responder {
     pub(crate) msn: u32,
     /// The gap (or the missing receive) has been reported; silence until the expected packet comes.
     reported: bool,
-    write: Option<WriteCursor>,
+    pub(crate) under: Option<Under>,
     queue: VecDeque<Response>,
     /// The words that the last atomic operations found, as many as the peer may have outstanding (responder resources).
     answers: VecDeque<AtomicAnswer>,
@@ -104,7 +117,7 @@ pub(crate) struct Responder {
     again: usize,
     max_reads: usize,
     rnr_timer: u8,
-    recvs: VecDeque<u64>,
+    recvs: VecDeque<Receive>,
     pub(crate) ahead: Ahead,
 }
 
@@ -114,7 +127,7 @@ impl Responder {
             expected: Psn::ZERO,
             msn: 0,
             reported: false,
-            write: None,
+            under: None,
             queue: VecDeque::new(),
             answers: VecDeque::new(),
             reads: 0,
@@ -144,11 +157,11 @@ impl Responder {
         self.answers.clear();
         (self.reads, self.again) = (0, 0);
         self.msn = 0;
-        self.write = None;
+        self.under = None;
         self.reported = false;
     }
 
-    pub(crate) fn recvs(&mut self) -> &mut VecDeque<u64> {
+    pub(crate) fn recvs(&mut self) -> &mut VecDeque<Receive> {
         &mut self.recvs
     }
 
@@ -183,7 +196,7 @@ impl Responder {
         self.push_nak(env, psn, NakCode::RemoteOperational);
     }
 
-    fn push_ack(&mut self, env: &mut Env<'_>) {
+    pub(crate) fn push_ack(&mut self, env: &mut Env<'_>) {
         let psn = self.expected.minus(1);
         let ack = Ack { psn, syndrome: Syndrome::ACK, msn: self.msn };
         let acks = self.queue.len() - self.reads;
@@ -202,8 +215,8 @@ impl Responder {
         self.queue.push_back(Response::Ack(Ack { psn, syndrome: Syndrome::Nak(code), msn: self.msn }));
     }
 
-    fn fatal(&mut self, env: &mut Env<'_>, psn: Psn, code: NakCode) -> Result<(), Fatal> {
-        self.write = None;
+    pub(crate) fn fatal(&mut self, env: &mut Env<'_>, psn: Psn, code: NakCode) -> Result<(), Fatal> {
+        self.under = None;
         self.push_nak(env, psn, code);
         Err(Fatal)
     }
@@ -240,6 +253,7 @@ impl Responder {
             Opcode::ReadRequest => self.read(env, mtu, rights, packet),
             Opcode::FetchAdd | Opcode::CompareSwap => self.atomic(env, rights, packet),
             op if op.is_write() => self.write(env, qpn, mtu, rights, packet),
+            op if op.is_send() => self.send(env, qpn, mtu, packet),
             _ => self.fatal(env, packet.psn(), NakCode::InvalidRequest),
         }?;
         Ok(Place::Taken)
@@ -356,7 +370,7 @@ impl Responder {
         let Some(reth) = packet.reth() else {
             return self.fatal(env, psn, NakCode::InvalidRequest);
         };
-        let invalid = self.write.is_some()
+        let invalid = self.under.is_some()
             || !rights.allows(Access::REMOTE_READ)
             || reth.length > reth::MAX_MESSAGE
             || !packet.payload().is_empty()
@@ -383,7 +397,7 @@ impl Responder {
         let Some(request) = packet.atomic() else {
             return self.fatal(env, psn, NakCode::InvalidRequest);
         };
-        let invalid = self.write.is_some()
+        let invalid = self.under.is_some()
             || !rights.allows(Access::REMOTE_ATOMIC)
             || !request.address.is_multiple_of(atomic::WORD as u64)
             || !packet.payload().is_empty()
@@ -423,7 +437,7 @@ impl Responder {
         packet: &Packet<&[u8]>,
     ) -> Result<(), Fatal> {
         let (psn, payload) = (packet.psn(), packet.payload());
-        let cursor = match (packet.reth(), self.write) {
+        let cursor = match (packet.reth(), self.under) {
             (Some(reth), None) => {
                 if !rights.allows(Access::REMOTE_WRITE) || reth.length > reth::MAX_MESSAGE {
                     return self.fatal(env, psn, NakCode::InvalidRequest);
@@ -438,7 +452,7 @@ impl Responder {
                     total: reth.length,
                 }
             }
-            (None, Some(cursor)) => cursor,
+            (None, Some(Under::Write(cursor))) => cursor,
             // A first packet within a message, or a later one without a first.
             _ => return self.fatal(env, psn, NakCode::InvalidRequest),
         };
@@ -458,19 +472,18 @@ impl Responder {
         }
         env.stats.write_packets += 1;
         env.stats.write_bytes += u64::from(len);
-        self.reported = false;
-        self.expected = psn.next();
+        self.went_on(psn.next());
         if more {
-            self.write = Some(WriteCursor {
+            self.under = Some(Under::Write(WriteCursor {
                 address: cursor.address.wrapping_add(len.into()),
                 remaining: cursor.remaining - len,
                 ..cursor
-            });
+            }));
         } else {
-            self.write = None;
+            self.under = None;
             self.advance_msn();
             if let Some(immediate) = packet.immediate() {
-                self.complete_receive(env, qpn, immediate, cursor.total);
+                self.received(env, qpn, Some(immediate), cursor.total, Status::Success);
             }
         }
         if packet.ack_req() {
@@ -481,7 +494,7 @@ impl Responder {
 
     /// No receive is posted (IBTA vol. 1, 9.7.5): ask to come back later, and be silent until it does.
     #[cold]
-    fn not_ready(&mut self, env: &mut Env<'_>, psn: Psn) {
+    pub(crate) fn not_ready(&mut self, env: &mut Env<'_>, psn: Psn) {
         if self.queue.len() - self.reads >= MAX_ACKS {
             env.stats.drop(DropReason::ResponseQueueFull);
             return;
@@ -492,14 +505,14 @@ impl Responder {
         self.queue.push_back(Response::Ack(Ack { psn, syndrome, msn: self.msn }));
     }
 
-    fn complete_receive(&mut self, env: &mut Env<'_>, qpn: Qpn, immediate: u32, len: u32) {
-        if let Some(wr_id) = self.recvs.pop_front() {
-            let kind = CompletionKind::Receive { immediate };
-            env.completions.push(Completion { qpn, wr_id, kind, status: Status::Success, len });
-        }
+    /// What was expected has come.
+    #[inline]
+    pub(crate) fn went_on(&mut self, expected: Psn) {
+        self.reported = false;
+        self.expected = expected;
     }
 
-    fn advance_msn(&mut self) {
+    pub(crate) fn advance_msn(&mut self) {
         self.msn = (self.msn + 1) & 0xff_ffff;
     }
 }

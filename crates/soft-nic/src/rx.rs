@@ -9,6 +9,7 @@ use crate::nic::{ArpReply, Nic, env};
 use crate::qp::{Qp, QpState};
 use crate::responder::{Env, Fatal, Place};
 use crate::stats::DropReason;
+use crate::ud;
 
 /// Partition key bits without the membership bit.
 const PKEY_BITS: u16 = 0x7fff;
@@ -134,12 +135,14 @@ fn deliver(
     packet: &Packet<&[u8]>,
     config: &NicConfig,
 ) -> Result<Place, DropReason> {
-    let (true, Some(conn)) = (qp.receives(), &qp.conn) else { return Err(DropReason::QpState) };
-    if packet.src_ip() != conn.peer_ip {
-        return Err(DropReason::WrongPeer);
-    }
     if packet.pkey() & PKEY_BITS != PKEY_BITS {
         return Err(DropReason::PKey);
+    }
+    let (true, Some(conn)) = (qp.receives(), &qp.conn) else {
+        return ud::receive(env, qp, packet).map(|()| Place::Taken);
+    };
+    if packet.src_ip() != conn.peer_ip {
+        return Err(DropReason::WrongPeer);
     }
     if packet.tos() & 3 == ECN_CE
         && qp.cnp_last.is_none_or(|t| env.now.saturating_sub(t) >= config.cnp_interval_ns)
@@ -149,6 +152,9 @@ fn deliver(
     }
     let (opcode, mtu) = (packet.opcode(), conn.mtu);
     if opcode.is_request() {
+        if opcode.is_datagram() {
+            return Err(DropReason::Service);
+        }
         return Ok(request(env, qp, mtu, packet));
     } else if opcode == Opcode::Cnp {
         env.stats.cnps_received += 1;
@@ -168,7 +174,7 @@ fn deliver(
 fn request(env: &mut Env<'_>, qp: &mut Qp, mtu: Mtu, packet: &Packet<&[u8]>) -> Place {
     qp.resp.receive(env, qp.qpn, mtu, qp.access, packet).unwrap_or_else(|Fatal| {
         qp.state = QpState::Error;
-        qp.req.flush(env, qp.qpn);
+        qp.flush(env);
         Place::Taken
     })
 }

@@ -44,6 +44,12 @@ drop_reasons! {
     QpState = "queue pair not ready or in error";
     /// The source address is not the connected peer's.
     WrongPeer = "source is not the connected peer";
+    /// A datagram for a connection, or another packet for a queue pair without one.
+    Service = "for another service";
+    /// A datagram with another queue key.
+    QKey = "queue key";
+    /// A datagram for which no receive is posted.
+    NoReceive = "datagram without a receive";
     /// Another partition key.
     PKey = "partition key";
     /// A request behind a missing one, too far to be kept, or kept already.
@@ -81,6 +87,8 @@ pub struct Stats {
     pub read_packets: u64,
     /// Payload bytes in them.
     pub read_bytes: u64,
+    /// SEND packets and datagrams that went into receives.
+    pub send_packets: u64,
     /// Atomic operations carried out by the responder.
     pub atomics: u64,
     /// Positive acknowledgements sent.

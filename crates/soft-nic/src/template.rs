@@ -38,6 +38,12 @@ impl<'a> Open<'a> {
         &mut self.packet[EXT_AT..]
     }
 
+    /// Another queue pair than the template's.
+    #[inline]
+    pub(crate) fn goes_to(&mut self, qpn: Qpn) {
+        self.packet[BTH_AT + 5..BTH_AT + 8].copy_from_slice(&qpn.get().to_be_bytes()[1..]);
+    }
+
     /// Writes the ICRC and the fields that it does not cover.
     #[inline]
     pub(crate) fn seal(self) {

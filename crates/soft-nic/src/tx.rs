@@ -10,6 +10,7 @@ use crate::nic::{Nic, env};
 use crate::qp::{Conn, Qp, QpState};
 use crate::responder::{Ack, AtomicAnswer, Env, ReadJob, Response};
 use crate::template::Head;
+use crate::ud;
 
 impl Nic {
     /// The next frame to be sent at time `now_ns`, if there is one; its buffer comes from `pool`. READ responses are
@@ -130,7 +131,7 @@ fn send_control(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
 }
 
 fn send_data(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
-    let Some(conn) = &mut qp.conn else { return false };
+    let Some(conn) = &mut qp.conn else { return ud::transmit(env, qp, frame) };
     let sends = qp.state == QpState::ReadyToSend && qp.req.sendable();
     let mut gone = None;
     match qp.resp.front_mut() {
@@ -170,7 +171,7 @@ fn send_data(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
 fn fail(env: &mut Env<'_>, qp: &mut Qp, psn: Psn) {
     qp.resp.fail_front_read(env, psn);
     qp.state = QpState::Error;
-    qp.req.flush(env, qp.qpn);
+    qp.flush(env);
 }
 
 fn emit_ack(conn: &mut Conn, ack: &Ack, frame: &mut Frame) -> bool {

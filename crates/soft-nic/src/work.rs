@@ -6,6 +6,7 @@ use thiserror::Error;
 use zsr_wire::{Qpn, Rkey};
 
 use crate::qp::QpState;
+use crate::ud::Address;
 
 /// Most packets of one message: a quarter of the PSN space, so that old and new are always told apart.
 pub(crate) const MAX_PACKETS: u32 = 1 << 22;
@@ -30,6 +31,12 @@ pub enum Operation {
     Write,
     /// RDMA WRITE that uses up a receive of the peer and gives it these 32 bits.
     WriteImm(u32),
+    /// SEND: local memory into that of the peer's oldest receive.
+    Send,
+    /// SEND that gives the peer these 32 bits, too.
+    SendImm(u32),
+    /// An unreliable datagram, the only operation of a queue pair without a connection.
+    Datagram(To),
     /// Atomic: adds this to the remote word, modulo 2⁶⁴. The word's value before goes to local memory. Both are 8 bytes
     /// at an address that is a multiple of 8, in their host's byte order.
     FetchAdd(u64),
@@ -42,11 +49,53 @@ pub enum Operation {
     },
 }
 
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct To {
+    /// The host.
+    pub address: Address,
+    /// The queue pair.
+    pub qpn: Qpn,
+    /// The queue pair's key.
+    pub qkey: u32,
+    /// Bits that its receive gets, too.
+    pub immediate: Option<u32>,
+}
+
+/// A place for one message of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receive {
+    /// Given back in the completion.
+    pub wr_id: u64,
+    /// Where a SEND or a datagram goes. The payload of a datagram lies behind [`crate::DATAGRAM_HEADER`] bytes. A WRITE with
+    /// immediate data needs none.
+    pub local: Option<Sge>,
+}
+
+impl Receive {
+    /// A receive for a WRITE with immediate data.
+    pub fn without_memory(wr_id: u64) -> Receive {
+        Receive { wr_id, local: None }
+    }
+
+    /// Bytes of its memory.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.local.map_or(0, |local| local.len)
+    }
+}
+
 impl Operation {
     /// Whether remote memory, or what it was, comes into local memory.
     #[inline]
     pub(crate) const fn fetches(self) -> bool {
         matches!(self, Operation::Read) || self.is_atomic()
+    }
+
+    /// Whether the peer says where it goes.
+    #[inline]
+    pub(crate) const fn is_send(self) -> bool {
+        matches!(self, Operation::Send | Operation::SendImm(_))
     }
 
     #[inline]
@@ -55,7 +104,7 @@ impl Operation {
     }
 }
 
-/// One READ, WRITE or atomic operation to be carried out.
+/// One operation to be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkRequest {
     /// Given back in the completion.
@@ -64,9 +113,9 @@ pub struct WorkRequest {
     pub operation: Operation,
     /// Local memory; its length is the message's.
     pub local: Sge,
-    /// I/O virtual address of the first remote byte.
+    /// I/O virtual address of the first remote byte. SENDs and datagrams have none.
     pub remote_address: u64,
-    /// Key of the remote region.
+    /// Key of the remote region. SENDs and datagrams have none.
     pub rkey: Rkey,
 }
 
@@ -77,6 +126,8 @@ pub enum Status {
     Success,
     /// The local memory's key, range or rights do not fit.
     LocalProtection,
+    /// The message is longer than the memory of the receive that it got.
+    LocalLength,
     /// The peer calls the request invalid (NAK 0x61).
     RemoteInvalidRequest,
     /// The peer refuses access: key, range or rights (NAK 0x62).
@@ -96,12 +147,19 @@ pub enum Status {
 /// The subject of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompletionKind {
-    /// A READ, WRITE or atomic operation posted by `post_send`.
+    /// An operation posted by `post_send`.
     Send(Operation),
-    /// A receive used up by the peer's WRITE with immediate data.
+    /// A receive used up by the peer's SEND, or its WRITE with immediate data.
     Receive {
         /// The immediate data.
-        immediate: u32,
+        immediate: Option<u32>,
+    },
+    /// A receive used up by a datagram. The message's length counts its header.
+    Datagram {
+        /// Queue pair that has sent it. Its host is in the IPv4 header.
+        from: Qpn,
+        /// The immediate data.
+        immediate: Option<u32>,
     },
 }
 
@@ -136,6 +194,19 @@ pub enum PostError {
         /// The state that is needed.
         expected: &'static str,
     },
+    /// The queue pair does not do that.
+    #[error("queue pair {qpn} does not do {operation:?}: {expected}")]
+    Service {
+        /// The queue pair.
+        qpn: Qpn,
+        /// The operation that was asked for.
+        operation: Operation,
+        /// What it does.
+        expected: &'static str,
+    },
+    /// The NIC did not give that address.
+    #[error("no address has the number {}: create it first", .0.0)]
+    UnknownAddress(Address),
     /// The queue is full.
     #[error("queue pair {qpn} already holds {depth} work requests: poll completions first")]
     QueueFull {
@@ -156,6 +227,14 @@ pub enum PostError {
         /// Length in bytes.
         len: u32,
     },
+    /// A datagram that does not go into one packet.
+    #[error("a datagram of {len} bytes is too long: at most {mtu}, the path MTU")]
+    LongDatagram {
+        /// Length in bytes.
+        len: u32,
+        /// Path MTU in bytes.
+        mtu: u32,
+    },
     /// An atomic operation whose local memory is not one word.
     #[error("an atomic operation gives 8 bytes, and its local memory has {len}: say 8")]
     AtomicLength {
@@ -174,6 +253,9 @@ pub enum PostError {
         /// Address given.
         address: u64,
     },
+    /// The memory of a receive does not fit.
+    #[error("key {} does not allow a receive of {} bytes at local address {:#x}", .0.lkey, .0.len, .0.address)]
+    ReceiveMemory(Sge),
 }
 
 /// Completions waiting to be polled. Posting reserves the place of each, so that pushing never allocates.

@@ -120,7 +120,11 @@ impl Message {
             | Message::WriteLastImm(_)
             | Message::SendLast
             | Message::SendLastImm(_) => {
-                if len == 0 || len > MAX_MTU { Err("1 to 4096 bytes") } else { Ok(()) }
+                if len == 0 || len > MAX_MTU {
+                    Err("1 to 4096 bytes")
+                } else {
+                    Ok(())
+                }
             }
             _ => {
                 if len > MAX_MTU {

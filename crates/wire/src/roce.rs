@@ -136,6 +136,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16_at(self.b(), UDP_AT)
     }
 
+    /// The IPv4 header as it came, without options.
+    #[inline]
+    pub fn ip_header(&self) -> &[u8] {
+        &self.b()[IP_AT..UDP_AT]
+    }
+
     /// The BTH alone.
     pub fn bth(&self) -> bth::Packet<&[u8]> {
         bth::Packet::of_checked(&self.b()[BTH_AT..EXT_AT])

@@ -6,4 +6,5 @@ mod random;
 mod reorder;
 mod requester;
 mod responder;
+mod send;
 mod vlan;

@@ -166,12 +166,12 @@ fn receiver_not_ready_is_waited_for() {
     p.pump(0, |_| false);
     assert_eq!(p.completions(), []);
     assert_eq!(p.a.nic.next_timeout(), Some(20_000));
-    p.b.nic.post_recv(p.b.qpn, 5).unwrap();
+    p.b.nic.post_recv(p.b.qpn, Receive::without_memory(5)).unwrap();
     p.a.nic.on_timeout(20_000);
     p.pump(20_000, |_| false);
     assert_eq!(p.completions(), [(1, Status::Success)]);
     let got = p.b.nic.poll_completion().unwrap();
-    assert_eq!((got.wr_id, got.kind, got.len), (5, CompletionKind::Receive { immediate: 77 }, 600));
+    assert_eq!((got.wr_id, got.kind, got.len), (5, CompletionKind::Receive { immediate: Some(77) }, 600));
     assert_eq!(p.b.bytes(0, 600), [9; 600]);
 }
 

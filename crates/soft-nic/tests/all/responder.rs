@@ -1,7 +1,9 @@
 //! The responder against packets written by hand: what the specification says about each.
 
 use crate::common::{Bench, PEER_QPN, SIZE, ip, mac, pattern};
-use zsr_soft_nic::{Access, CompletionKind, DropReason, Modify, Mtu, NicConfig, QpCaps, QpState, RtrAttr};
+use zsr_soft_nic::{
+    Access, CompletionKind, DropReason, Modify, Mtu, NicConfig, QpCaps, QpState, Receive, RtrAttr,
+};
 use zsr_wire::aeth::{self, NakCode, Syndrome};
 use zsr_wire::message::Message;
 use zsr_wire::roce::Packet;
@@ -431,12 +433,12 @@ fn immediate_data_needs_a_posted_receive() {
     let not_ready = aeth::Repr { syndrome: Syndrome::RnrNak { timer: 1 }, msn: 0 };
     assert_eq!(b.replies(), [(0, Message::Acknowledge(not_ready), vec![])], "and silence behind it");
     assert_eq!(b.host.bytes(0, 12), [0; 12]);
-    b.host.nic.post_recv(b.host.qpn, 42).unwrap();
+    b.host.nic.post_recv(b.host.qpn, Receive::without_memory(42)).unwrap();
     b.send(0, message, &[5; 4]);
     assert_eq!(b.replies(), [ack(1, 2)], "what is behind it was kept");
     let done = b.host.nic.poll_completion().unwrap();
     assert_eq!((done.wr_id, done.len), (42, 4));
-    assert_eq!(done.kind, CompletionKind::Receive { immediate: 0xabcd });
+    assert_eq!(done.kind, CompletionKind::Receive { immediate: Some(0xabcd) });
     assert_eq!(b.host.nic.poll_completion(), None);
 }
 
