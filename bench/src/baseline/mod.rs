@@ -15,6 +15,7 @@ pub mod mpi;
 pub mod multicast;
 pub mod pu;
 pub mod run;
+pub mod shuffles;
 pub mod structures;
 pub mod valgrind;
 mod verbs;

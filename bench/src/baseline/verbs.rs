@@ -1,9 +1,10 @@
-//! Verbs for programs: a send queue per queue pair and a completion queue per program, in memory that the program and
-//! its NIC share. Posting and polling are as with a real NIC: stores and loads, no call into it.
+//! Verbs for programs: a send queue and a receive queue per queue pair, and a completion queue for each kind per program, in memory that
+//! the program and its NIC share. Posting and polling are as with a real NIC: stores and loads, no call into it.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use zsr_soft_nic::{
-    Access, Modify, Mtu, Nic, Operation, PostError, RtrAttr, RtsAttr, Sge, Status, WorkRequest,
+    Access, CompletionKind, Modify, Mtu, Nic, Operation, PostError, Receive, RtrAttr, RtsAttr, Sge, Status,
+    To, WorkRequest,
 };
 use zsr_wire::{Mac, Psn, Qpn, Rkey};
 
@@ -21,7 +22,8 @@ const COMPLETIONS: usize = 1024;
 const SILENT: u64 = 1 << 63;
 /// Bits of a work request's number that say whose it is.
 const CONNECTION: u64 = 0xffff;
-/// Where the number of the completion queue begins.
+/// Where the program's own number of it begins, and that of the completion queue.
+const COOKIE_SHIFT: u32 = 16;
 const QUEUE_SHIFT: u32 = 32;
 
 /// Most work requests of a queue pair that the NIC has at a time.
@@ -53,19 +55,48 @@ impl SendQueue {
     /// `signaled`.
     #[inline]
     pub(super) fn write(&mut self, from: usize, len: usize, to: usize, signaled: bool) {
-        self.post(Operation::Write, from, len, to, signaled);
+        self.post(Operation::Write, from, len, to, signaled.then_some(0));
     }
 
     /// Posts a READ of `from` into local memory at `to`, which is signaled. There must be room.
     #[inline]
     pub(super) fn read(&mut self, from: usize, len: usize, to: usize) {
-        self.post(Operation::Read, to, len, from, true);
+        self.read_as(0, from, len, to);
     }
 
+    /// The same, with a number for its completion.
     #[inline]
-    fn post(&mut self, operation: Operation, local: usize, len: usize, remote: usize, signaled: bool) {
+    pub(super) fn read_as(&mut self, cookie: u16, from: usize, len: usize, to: usize) {
+        self.post(Operation::Read, to, len, from, Some(cookie));
+    }
+
+    /// Posts a WRITE that is signaled with a number, with immediate data or without.
+    pub(super) fn write_as(
+        &mut self,
+        cookie: u16,
+        immediate: Option<u32>,
+        from: usize,
+        len: usize,
+        to: usize,
+    ) {
+        self.post(immediate.map_or(Operation::Write, Operation::WriteImm), from, len, to, Some(cookie));
+    }
+
+    /// Posts a SEND. There must be room.
+    pub(super) fn send(&mut self, cookie: Option<u16>, from: usize, len: usize) {
+        self.post(Operation::Send, from, len, 0, cookie);
+    }
+
+    /// Posts a datagram. There must be room.
+    pub(super) fn datagram(&mut self, cookie: Option<u16>, to: To, from: usize, len: usize) {
+        self.post(Operation::Datagram(to), from, len, 0, cookie);
+    }
+
+    /// A request without a number completes in silence.
+    #[inline]
+    fn post(&mut self, operation: Operation, local: usize, len: usize, remote: usize, cookie: Option<u16>) {
         let work = WorkRequest {
-            wr_id: self.tag | if signaled { 0 } else { SILENT },
+            wr_id: self.tag | cookie.map_or(SILENT, |cookie| u64::from(cookie) << COOKIE_SHIFT),
             operation,
             local: Sge { lkey: self.lkey, address: local as u64, len: len as u32 },
             remote_address: remote as u64,
@@ -80,8 +111,47 @@ impl SendQueue {
 pub struct Done {
     /// The connection's number.
     pub(super) connection: usize,
-    /// A READ, or else a WRITE.
+    /// A READ, or else another request.
     pub(super) read: bool,
+    /// The number that the program gave it.
+    pub(super) cookie: u16,
+}
+
+/// The completion of a receive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    /// The connection's number.
+    pub(super) connection: usize,
+    /// The number that the program gave the receive.
+    pub(super) cookie: u16,
+    /// Immediate data.
+    pub(super) immediate: Option<u32>,
+}
+
+/// A program's completion queue for receives.
+pub(super) struct ArrivalQueue(Consumer<Came>);
+
+impl ArrivalQueue {
+    /// The oldest completion.
+    pub(super) fn poll(&mut self) -> Option<Came> {
+        self.0.pop().ok()
+    }
+}
+
+/// A queue pair's receive queue, at the program.
+pub(super) struct ReceiveQueue {
+    receives: Producer<Receive>,
+    lkey: Rkey,
+    tag: u64,
+}
+
+impl ReceiveQueue {
+    /// Posts a receive with `len` bytes of memory at `at`, or none. There must be room for it.
+    pub(super) fn post(&mut self, cookie: u16, at: usize, len: usize) {
+        let local = (len > 0).then_some(Sge { lkey: self.lkey, address: at as u64, len: len as u32 });
+        let wr_id = self.tag | u64::from(cookie) << COOKIE_SHIFT;
+        self.receives.push(Receive { wr_id, local }).expect("no more receives than buffers");
+    }
 }
 
 /// A program's completion queue.
@@ -107,7 +177,13 @@ struct Served {
 #[derive(Default)]
 pub struct Device {
     send: Vec<Served>,
+    receive: Vec<(Qpn, Consumer<Receive>)>,
     completions: Vec<Producer<Done>>,
+    arrivals: Vec<Producer<Came>>,
+}
+
+fn tag(queue: usize, connection: usize) -> u64 {
+    (queue as u64) << QUEUE_SHIFT | connection as u64
 }
 
 impl Device {
@@ -130,7 +206,29 @@ impl Device {
     ) -> SendQueue {
         let (program, nic) = RingBuffer::new(SEND_DEPTH);
         self.send.push(Served { qpn, requests: nic, held: None });
-        SendQueue { requests: program, lkey, remote, tag: (queue as u64) << QUEUE_SHIFT | connection as u64 }
+        SendQueue { requests: program, lkey, remote, tag: tag(queue, connection) }
+    }
+
+    /// A new completion queue for `depth` receives.
+    pub(super) fn arrival_queue(&mut self, depth: usize) -> (usize, ArrivalQueue) {
+        let (nic, program) = RingBuffer::new(depth);
+        self.arrivals.push(nic);
+        (self.arrivals.len() - 1, ArrivalQueue(program))
+    }
+
+    /// The receive queue of queue pair `qpn` for `depth` receives, with the same numbers as its send queue but that of the completion
+    /// queue.
+    pub(super) fn receive_queue(
+        &mut self,
+        qpn: Qpn,
+        lkey: Rkey,
+        depth: usize,
+        queue: usize,
+        connection: usize,
+    ) -> ReceiveQueue {
+        let (program, nic) = RingBuffer::new(depth);
+        self.receive.push((qpn, nic));
+        ReceiveQueue { receives: program, lkey, tag: tag(queue, connection) }
     }
 
     /// Whether the NIC had no room for something that was posted.
@@ -141,6 +239,11 @@ impl Device {
     /// Hands what programs have posted to the NIC. Gives the number of requests.
     pub(super) fn carry_out(&mut self, nic: &mut Nic) -> usize {
         let mut posted = 0;
+        for (qpn, receives) in &mut self.receive {
+            while let Ok(receive) = receives.pop() {
+                nic.post_recv(*qpn, receive).expect("no more receives than buffers");
+            }
+        }
         for served in &mut self.send {
             while let Some(work) = served.held.take().or_else(|| served.requests.pop().ok()) {
                 match nic.post_send(served.qpn, work) {
@@ -160,19 +263,30 @@ impl Device {
     pub(super) fn complete(&mut self, nic: &mut Nic) {
         while let Some(completion) = nic.poll_completion() {
             assert_eq!(completion.status, Status::Success, "{completion:?}");
-            if completion.wr_id & SILENT == 0 {
-                let queue = (completion.wr_id >> QUEUE_SHIFT) as usize;
-                let connection = (completion.wr_id & CONNECTION) as usize;
-                let read = completion.kind == zsr_soft_nic::CompletionKind::Send(Operation::Read);
-                self.completions[queue].push(Done { connection, read }).expect("programs poll");
+            if completion.wr_id & SILENT != 0 {
+                continue;
+            }
+            let queue = (completion.wr_id >> QUEUE_SHIFT) as usize;
+            let connection = (completion.wr_id & CONNECTION) as usize;
+            let cookie = (completion.wr_id >> COOKIE_SHIFT) as u16;
+            match completion.kind {
+                CompletionKind::Send(operation) => {
+                    let done = Done { connection, read: operation == Operation::Read, cookie };
+                    self.completions[queue].push(done).expect("programs poll");
+                }
+                CompletionKind::Receive { immediate } | CompletionKind::Datagram { immediate, .. } => {
+                    let came = Came { connection, cookie, immediate };
+                    self.arrivals[queue].push(came).expect("no more receives than places");
+                }
             }
         }
     }
 }
 
-/// Connects two queue pairs, each a host and its number; the first one sends.
+/// Connects two queue pairs, each a host and its number; the first one sends. One may be connected to itself.
 pub(super) fn connect(hosts: &mut Hosts, from: (usize, Qpn), to: (usize, Qpn)) {
-    for ((host, qpn), (peer, peer_qpn)) in [(from, to), (to, from)] {
+    let both = [(from, to), (to, from)];
+    for ((host, qpn), (peer, peer_qpn)) in both.into_iter().take(if from == to { 1 } else { 2 }) {
         let peer = &hosts.topology.hosts[peer];
         let mtu = Mtu::from_bytes(peer.mtu).expect("a path MTU");
         let rtr =

@@ -109,11 +109,16 @@ pub struct VirtualTime {
 impl VirtualTime {
     /// `hosts` at links of this kind.
     pub fn new(hosts: Hosts, link: LinkConfig) -> VirtualTime {
+        Self::with_seed(hosts, link, 1)
+    }
+
+    /// The same, with another seed for the links' faults.
+    pub fn with_seed(hosts: Hosts, link: LinkConfig, seed: u64) -> VirtualTime {
         let mut switch = hosts.switch();
         for timer in zsr_system::timers::timers(TICK) {
             switch.add_timer(timer).expect("a timer");
         }
-        let mut net = Network::new(1);
+        let mut net = Network::new(seed);
         let switch = net.add(Crossbar(SwitchNode::new(switch, Wire::default())));
         let Hosts { topology, hands, devices, .. } = hosts;
         let stations = hands.nics.into_iter().zip(devices);

@@ -9,6 +9,7 @@ mod draw;
 mod elastic;
 mod latency;
 mod shares;
+mod shuffles;
 mod structures;
 
 pub use draw::{csv, svg, table};
@@ -38,6 +39,8 @@ pub const FIGURES: &[Figure] = &[
     shares::FAIRNESS,
     shares::STRAGGLER,
     structures::FIGURE,
+    shuffles::SIZES,
+    shuffles::NODES_FIGURE,
 ];
 
 /// A figure's curves, and what is to be said of them.

@@ -3,3 +3,4 @@
 mod baseline;
 mod btree;
 mod papers;
+mod shuffles;

@@ -9,8 +9,8 @@
 //!   time. The WRITE of the source's last segment is signaled, and all are used again when it has completed.
 //! * Optimized for latency (5.3): segments of one tuple, each sent at once. The source has a credit for each segment at
 //!   the target, which counts what it consumes; the source READs that counter when few credits are left.
-//! * Replicate flows without multicast (5.4): the segment is WRITten to each target. Multicast needs SENDs, which the
-//!   soft NIC has not.
+//! * Replicate flows without multicast (5.4): the segment is WRITten to each target. [`super::multicast`] has the other
+//!   way.
 //!
 //! Differences: small messages are not inlined into work requests (that would cost instructions here). Sources have as
 //! many segments as targets: the text says that they have fewer, but the memory that was measured (6.1.4) is that of as
