@@ -107,6 +107,9 @@ pub struct UpArgs {
     /// Where the controller listens for programs on other machines (see ControllerArgs)
     #[command(flatten)]
     pub listen: ListenArg,
+    /// Where the controller keeps its journal
+    #[command(flatten)]
+    pub journal: JournalArg,
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub artifacts: Option<PathBuf>,
@@ -136,7 +139,8 @@ impl UpArgs {
             (None, None) => None,
             (_, word) => Some(SwitchKind::Bmv2(Layout::bmv2(word.as_deref(), self.packets)?)),
         };
-        Ok(Layout { switch, netns: self.netns, listen: self.listen.listen })
+        let journal = self.journal.file();
+        Ok(Layout { switch, netns: self.netns, listen: self.listen.listen, journal })
     }
 }
 
@@ -256,6 +260,24 @@ pub struct ListenArg {
     pub listen: Option<SocketAddr>,
 }
 
+/// Where the controller keeps its journal.
+#[derive(Debug, Clone, Args)]
+pub struct JournalArg {
+    /// File of the controller's journal, which outlives the system then [default: in the system's folder]
+    ///
+    /// A controller that finds flows in it takes them up.
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+}
+
+impl JournalArg {
+    /// The file, wherever processes of the system run.
+    pub fn file(&self) -> Option<PathBuf> {
+        let file = self.journal.as_ref()?;
+        Some(std::path::absolute(file).unwrap_or_else(|_| file.clone()))
+    }
+}
+
 /// Options of `zsr controller`.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("help/controller.md"))]
@@ -266,6 +288,9 @@ pub struct ControllerArgs {
     /// Noted in the system's folder, for the controllers behind this one
     #[command(flatten)]
     pub listen: ListenArg,
+    /// Noted likewise
+    #[command(flatten)]
+    pub journal: JournalArg,
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub artifacts: Option<PathBuf>,

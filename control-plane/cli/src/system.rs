@@ -112,17 +112,19 @@ pub(super) fn status(args: &StatusArgs) -> u8 {
     if well { OK } else { FAILED }
 }
 
-/// `zsr controller`. The address on which it listens is noted for its successors.
+/// `zsr controller`. The address on which it listens, and the place of its journal, are noted for its successors.
 pub(super) fn controller(args: &ControllerArgs) -> u8 {
-    if let Some(listen) = args.listen.listen {
+    let (listen, journal) = (args.listen.listen, args.journal.file());
+    if listen.is_some() || journal.is_some() {
         let Ok(topology) = load(&args.role.topology) else { return USAGE };
-        if let Err(e) = topology.may_listen("the controller", listen) {
+        if let Some(Err(e)) = listen.map(|listen| topology.may_listen("the controller", listen)) {
             complain(format_args!("error: {e}"));
             return USAGE;
         }
         let noted = Place::make(args.role.system.as_deref().unwrap_or(&topology.name)).and_then(|place| {
             let layout = process::read_layout(&place)?.unwrap_or_default();
-            process::write_layout(&place, &Layout { listen: Some(listen), ..layout })
+            let (listen, journal) = (listen.or(layout.listen), journal.or(layout.journal.clone()));
+            process::write_layout(&place, &Layout { listen, journal, ..layout })
         });
         if let Err(e) = noted {
             complain(format_args!("error: {e}"));

@@ -1,6 +1,7 @@
 //! How a topology is laid out when it is brought up otherwise than its file says: on bmv2, or in network namespaces.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,9 @@ pub struct Layout {
     /// Where the controller listens beside its socket, for programs on other machines.
     #[serde(default)]
     pub listen: Option<SocketAddr>,
+    /// The controller's journal, where it is not in the system's folder.
+    #[serde(default)]
+    pub journal: Option<PathBuf>,
 }
 
 /// The switch's end of a veth pair in its namespace.
@@ -191,7 +195,7 @@ mod tests {
         t.lay_out(&Layout {
             switch: Some(SwitchKind::Bmv2(Bmv2::Started { binary: None })),
             netns: false,
-            listen: None,
+            ..Layout::default()
         })
         .unwrap();
         let pace = t.switches[0].kind.pace();
@@ -208,7 +212,7 @@ mod tests {
         );
         assert!(t.switches[0].pipes.are_several());
         let switch = Some(SwitchKind::Bmv2(Bmv2::Started { binary: None }));
-        t.lay_out(&Layout { switch, netns: false, listen: None }).unwrap();
+        t.lay_out(&Layout { switch, netns: false, ..Layout::default() }).unwrap();
         assert!(!t.switches[0].pipes.are_several());
         assert_eq!(t.switches[0].pipes.of_port(129), 0);
     }
@@ -216,7 +220,7 @@ mod tests {
     #[test]
     fn in_namespaces_every_link_is_a_pair_of_interfaces() {
         let mut t = topology("hosts: [h1, h2]\nlinks: ['h1 -> s1:7', 'h2 -> s1']\n");
-        t.lay_out(&Layout { switch: None, netns: true, listen: None }).unwrap();
+        t.lay_out(&Layout { switch: None, netns: true, ..Layout::default() }).unwrap();
         assert_eq!(t.links[0].cable, Cable::Interface(Interface::new("p7")));
         assert!(t.hosts.iter().all(|h| h.nic.has_cable()));
         assert!(t.needs_processes().is_some());
@@ -228,13 +232,13 @@ mod tests {
         let running = Some(SwitchKind::Bmv2(Bmv2::Running { address, packets: None }));
         let refused = |text: &str, layout: Layout| topology(text).lay_out(&layout).unwrap_err();
         assert!(
-            refused("hosts: [h1]\n", Layout { switch: running.clone(), netns: false, listen: None })
+            refused("hosts: [h1]\n", Layout { switch: running.clone(), netns: false, ..Layout::default() })
                 .contains("'s1'")
         );
         assert!(
-            refused("hosts: [h1]\n", Layout { switch: running, netns: true, listen: None }).contains("'s1'")
+            refused("hosts: [h1]\n", Layout { switch: running, netns: true, ..Layout::default() }).contains("'s1'")
         );
         let cable = "hosts:\n  - {name: h1, nic: {interface: eth5}}\nlinks:\n  - {from: h1, to: s1, interface: eth6}\n";
-        assert!(refused(cable, Layout { switch: None, netns: true, listen: None }).contains("'h1'"));
+        assert!(refused(cable, Layout { switch: None, netns: true, ..Layout::default() }).contains("'h1'"));
     }
 }

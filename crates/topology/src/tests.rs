@@ -887,7 +887,7 @@ fn what_does_not_go_with_a_standby_is_named() {
     assert!(errors(cable).iter().any(|(_, _, e)| e.contains("a cable at host 'h1'")), "{:?}", errors(cable));
     let mut t = parse("switches:\n  - {name: s1}\n  - {name: s2, standby: true}\nhosts: [h1]\nflows: []\n")
         .unwrap_or_else(|e| panic!("{e}"));
-    let refused = t.lay_out(&Layout { switch: None, netns: true, listen: None });
+    let refused = t.lay_out(&Layout { switch: None, netns: true, ..Layout::default() });
     assert!(refused.is_err_and(|e| e.contains("'s2' is a standby")));
     assert!(t.needs_processes().is_some_and(|what| what.contains("'s2' is a standby")));
 }

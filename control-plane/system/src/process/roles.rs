@@ -21,7 +21,7 @@ use zsr_link::LinkError;
 use zsr_plan::dataplane::FIRST_RESERVED_PORT;
 use zsr_plan::p4::{ArtifactError, Artifacts};
 use zsr_tls::{CERTIFICATE_ENDS, Identity, IdentityError, Peer, agent_name, switch_name};
-use zsr_topology::{Switch, SwitchKind, Topology};
+use zsr_topology::{Layout, Switch, SwitchKind, Topology};
 
 /// How long a controller waits for its switch to come up.
 const SWITCH: Duration = Duration::from_secs(10);
@@ -236,7 +236,7 @@ pub fn run(
         *of_chip = Some(folder.to_owned());
     }
     let topology = &topology;
-    let listen_at = layout.and_then(|layout| layout.listen);
+    let Layout { listen: listen_at, journal, .. } = layout.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         // Threads for calls that block are few, and soon gone.
@@ -250,7 +250,10 @@ pub fn run(
             Role::Switch => switch::run(place, &topology.of_switch(0), 0, stop, ready).await,
             Role::Standby { .. } => switch::run(place, &topology.of_switch(1), 1, stop, ready).await,
             Role::Agent { host, listen } => agent::run(place, topology, host, *listen, stop, ready).await,
-            Role::Controller => control(place, topology, artifacts, listen_at, stop, ready).await,
+            Role::Controller => {
+                let journal = journal.unwrap_or_else(|| place.journal());
+                control(place, topology, artifacts, (&journal, listen_at), stop, ready).await
+            }
         }
     })
 }
@@ -299,7 +302,7 @@ async fn control(
     place: &Place,
     topology: &Topology,
     artifacts: Option<&Path>,
-    listen_at: Option<SocketAddr>,
+    (journal, listen_at): (&Path, Option<SocketAddr>),
     stop: watch::Receiver<bool>,
     ready: impl FnOnce(),
 ) -> Result<(), RoleError> {
@@ -343,7 +346,7 @@ async fn control(
         standby: seats.next(),
         agents: agents.collect(),
         seed: None,
-        journal: Some(Box::new(FileStore::new(&place.journal()))),
+        journal: Some(Box::new(FileStore::new(journal))),
     };
     let controller = zsr_controller::start(setup).await.map_err(|e| match spec.kind {
         SwitchKind::Soft | SwitchKind::Tofino(_) => RoleError::Controller(e),
