@@ -1,5 +1,5 @@
-//! `cargo xtask dist [--prefix DIR] [--debug]`: a tree that programs in C and C++ are built from, without this
-//! repository.
+//! `cargo xtask dist [--prefix DIR] [--debug]`: a tree of commands, libraries, headers, manual pages and examples, which needs this
+//! repository no more.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::cargo::cargo;
 
 /// Files of the repository and their places below the prefix.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 18] = [
     ("crates/capi/include/zsr.h", "include/zsr.h"),
     ("crates/capi/include/zsr.hpp", "include/zsr.hpp"),
     ("host-agent/cuda/zsr.cuh", "include/zsr.cuh"),
@@ -19,16 +19,23 @@ const FILES: [(&str, &str); 15] = [
     ("host-agent/cuda/examples/join.cu", "share/zsr/examples/cuda/join.cu"),
     ("host-agent/cuda/examples/moe.cu", "share/zsr/examples/cuda/moe.cu"),
     ("topologies/shuffle-2x2.yaml", "share/zsr/topologies/shuffle-2x2.yaml"),
+    ("examples/prometheus/alerts.yml", "share/zsr/prometheus/alerts.yml"),
+    ("examples/prometheus/prometheus.yml", "share/zsr/prometheus/prometheus.yml"),
+    ("docs/install.md", "share/doc/zsr/install.md"),
     ("docs/libraries.md", "share/doc/zsr/libraries.md"),
     ("docs/guide.md", "share/doc/zsr/guide.md"),
     ("docs/reference.md", "share/doc/zsr/reference.md"),
     ("LICENSE", "share/doc/zsr/LICENSE"),
 ];
 
-/// Builds library and command, and installs them.
+/// The folder that cargo builds in.
+pub fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
+}
+
+/// Builds library and commands, and installs them.
 pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let (mut prefix, mut profile) = (target.join("dist"), "release");
+    let (mut prefix, mut profile) = (target(root).join("dist"), "release");
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match *arg {
@@ -37,9 +44,19 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
             other => return Err(format!("dist: `{other}` is not known: expected --prefix DIR, --debug")),
         }
     }
+    tree(root, &prefix, profile)?;
+    println!(
+        "{}: bin/zsr, bin/zsr-switch, lib/libzsr.so, lib/libzsr.a, include/zsr.h, include/zsr.hpp, share/",
+        prefix.display()
+    );
+    Ok(())
+}
+
+/// The same, with a profile of cargo.
+pub fn tree(root: &Path, prefix: &Path, profile: &str) -> Result<(), String> {
     // With the features that the workspace's tests have, when these have built nearly all of it.
     let library = if profile == "debug" { &["--workspace", "--lib"][..] } else { &["-p", "zsr-capi"] };
-    for what in [library, &["--workspace", "--bin", "zsr"]] {
+    for what in [library, &["--workspace", "--bin", "zsr", "--bin", "zsr-switch"]] {
         let mut build = cargo();
         build.current_dir(root).args(["build", "--locked"]).args(what);
         if profile == "release" {
@@ -50,9 +67,13 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
             return Err(format!("cargo build {}: {status}", what.join(" ")));
         }
     }
-    let built = target.join(profile);
-    for (from, to) in [("libzsr_c.so", "lib/libzsr.so.1"), ("libzsr_c.a", "lib/libzsr.a"), ("zsr", "bin/zsr")]
-    {
+    let built = target(root).join(profile);
+    for (from, to) in [
+        ("libzsr_c.so", "lib/libzsr.so.1"),
+        ("libzsr_c.a", "lib/libzsr.a"),
+        ("zsr", "bin/zsr"),
+        ("zsr-switch", "bin/zsr-switch"),
+    ] {
         copy(&built.join(from), &prefix.join(to))?;
     }
     for (from, to) in FILES {
@@ -66,11 +87,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let pc = prefix.join("lib/pkgconfig/zsr.pc");
     make_folder(&pc)?;
     std::fs::write(&pc, pkg_config()).map_err(at(&pc))?;
-    println!(
-        "{}: bin/zsr, lib/libzsr.so, lib/libzsr.a, include/zsr.h, include/zsr.hpp, share/",
-        prefix.display()
-    );
-    Ok(())
+    crate::packages::pages(&built.join("zsr"), &built.join("zsr-switch"), prefix)
 }
 
 /// The tree can be moved: paths are found from the file's own.
@@ -91,7 +108,7 @@ fn pkg_config() -> String {
     )
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
+pub fn copy(from: &Path, to: &Path) -> Result<(), String> {
     make_folder(to)?;
     // A new file: programs that run keep the old one.
     if to.exists() {
@@ -100,11 +117,11 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::copy(from, to).map(|_| ()).map_err(at(from))
 }
 
-fn make_folder(file: &Path) -> Result<(), String> {
+pub fn make_folder(file: &Path) -> Result<(), String> {
     let folder = file.parent().unwrap_or(file);
     std::fs::create_dir_all(folder).map_err(at(folder))
 }
 
-fn at(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+pub fn at(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |e| format!("{}: {e}", path.display())
 }

@@ -6,6 +6,7 @@
 //!     cargo xtask cli [--check]
 //!     cargo xtask header [--check]
 //!     cargo xtask dist [--prefix DIR] [--debug]
+//!     cargo xtask packages [--out DIR] [--debug]
 //!     cargo xtask crates
 //!     cargo xtask docs --check
 //!     cargo xtask mutants [--list | --check | NAME...]
@@ -21,6 +22,7 @@ mod header;
 mod mutants;
 mod names;
 mod p4;
+mod packages;
 mod proto;
 mod sources;
 mod tofino;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["header"] => header::run(root, false),
         ["header", "--check"] => header::run(root, true),
         ["dist", rest @ ..] => dist::run(root, rest),
+        ["packages", rest @ ..] => packages::run(root, rest),
         ["crates"] => crates::run(root),
         ["docs", "--check"] => docs::check(root),
         ["mutants", "--list"] => mutants::list(root),
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
         _ => Err(
             "usage: cargo xtask p4 [--names | --check] | cargo xtask tofino [--check | tofino | tofino2] | \
                   cargo xtask proto [--check] | cargo xtask cli [--check] | cargo xtask header [--check] | \
-                  cargo xtask dist [--prefix DIR] [--debug] | cargo xtask crates | cargo xtask docs --check | \
+                  cargo xtask dist [--prefix DIR] [--debug] | cargo xtask packages [--out DIR] [--debug] | cargo xtask crates | cargo xtask docs --check | \
                   cargo xtask mutants [--list | --check | NAME...]"
                 .into(),
         ),

@@ -18,7 +18,7 @@ use zsr_topology::{InputFormat, Overrides, parse_delimiter};
 #[derive(Debug, Parser)]
 #[command(
     name = "zsr",
-    version,
+    version = zsr_version::VERSION,
     after_help = "Exit codes: 0 if all went well, 1 if something failed or was refused, 2 if the command, a value in it, or the \
                   topology is wrong.\n\nStart here:  zsr run topologies/shuffle-2x2.yaml",
     after_long_help = include_str!("help/zsr.md")
@@ -79,9 +79,13 @@ pub enum Command {
     Ca(CaArgs),
     /// Print a script that completes commands in a shell
     Completion(CompletionArgs),
-    /// Print docs/reference.md
+    /// Print docs/reference.md, or write manual pages
     #[command(hide = true)]
-    Reference,
+    Reference {
+        /// Folder for the manual pages of all commands
+        #[arg(long, value_name = "DIR")]
+        man: Option<PathBuf>,
+    },
 }
 
 /// Options of `zsr sql`.

@@ -109,9 +109,18 @@ fn execute(args: impl IntoIterator<Item = OsString>) -> u8 {
             print(&String::from_utf8_lossy(&script));
             OK
         }
-        Command::Reference => {
+        Command::Reference { man: None } => {
             print(&reference());
             OK
+        }
+        Command::Reference { man: Some(folder) } => {
+            match clap_mangen::generate_to(Args::command(), &folder) {
+                Ok(()) => OK,
+                Err(e) => {
+                    complain(format_args!("error: {}: {e}", folder.display()));
+                    FAILED
+                }
+            }
         }
     }
 }

@@ -10,10 +10,10 @@ use p4runtime_proto::Address;
 ///
 /// It takes the command line of simple_switch_grpc, and runs until SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
-#[command(name = "zsr-switch", version, max_term_width = 100, after_long_help = include_str!("after.md"))]
+#[command(name = "zsr-switch", version = zsr_version::VERSION, max_term_width = 100, after_long_help = include_str!("after.md"))]
 pub(crate) struct Args {
     /// The program: JSON that p4c-bm2-ss made
-    #[arg(value_name = "PROGRAM.json", required_unless_present = "no_p4", conflicts_with = "no_p4")]
+    #[arg(value_name = "PROGRAM.json", required_unless_present_any = ["no_p4", "man"], conflicts_with = "no_p4")]
     pub(crate) program: Option<PathBuf>,
     /// Start without a program, and drop all packets until a controller sets one
     #[arg(long)]
@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// What happens when an assert or assume of the program does not hold
     #[arg(long, value_enum, default_value_t = OnAssert::Count)]
     pub(crate) assert: OnAssert,
+    /// Print the manual page
+    #[arg(long, hide = true)]
+    pub(crate) man: bool,
     #[command(flatten)]
     pub(crate) without_effect: WithoutEffect,
     /// Options of the target, as behind `--` at simple_switch_grpc

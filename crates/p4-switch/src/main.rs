@@ -9,10 +9,19 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use args::Args;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.man {
+        return match clap_mangen::Man::new(Args::command()).section("8").render(&mut std::io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                say(format_args!("error: standard output: {e}"));
+                ExitCode::FAILURE
+            }
+        };
+    }
     for note in args.notes() {
         say(format_args!("note: {note}"));
     }
