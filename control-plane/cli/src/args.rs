@@ -7,9 +7,9 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use super::live_args::WideArg;
 use super::live_args::{
-    AgentArgs, BarrierArgs, CaArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DownArgs, EventsArgs,
-    FlowArgs, MetricsArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, StatusArgs, SwitchArgs, TopArgs,
-    UpArgs,
+    AgentArgs, BarrierArgs, CaArgs, CompletionArgs, ConsumeArgs, ControllerArgs, DashArgs, DownArgs,
+    EventsArgs, FlowArgs, MetricsArgs, PcapArgs, ProduceArgs, RestartArgs, RingArgs, StatusArgs, SwitchArgs,
+    TopArgs, UpArgs,
 };
 use super::measure_args::{BwArgs, LatArgs};
 use zsr_topology::{InputFormat, Overrides, parse_delimiter};
@@ -54,6 +54,8 @@ pub enum Command {
     Top(TopArgs),
     /// Give figures of a running system to Prometheus
     Metrics(MetricsArgs),
+    /// Show a running system as a page in a browser: hosts, rates, rings, events
+    Dash(DashArgs),
     /// Watch a link of a running system: live, as pcapng, with a comment per packet
     Pcap(PcapArgs),
     /// Push standard input into a flow, as one of its producers

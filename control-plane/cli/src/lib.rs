@@ -10,6 +10,8 @@ mod barrier;
 mod ca;
 mod check;
 mod closed;
+mod dash;
+mod doors;
 mod events;
 mod figures;
 mod flow;
@@ -87,6 +89,7 @@ fn execute(args: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Events(args) => events::events(&args),
         Command::Top(args) => top::top(&args),
         Command::Metrics(args) => metrics::metrics(&args),
+        Command::Dash(args) => dash::dash(&args),
         Command::Pcap(args) => pcap::pcap(&args),
         Command::Produce(args) => stream::produce(&args),
         Command::Consume(args) => stream::consume(&args),

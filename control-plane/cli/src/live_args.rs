@@ -110,6 +110,9 @@ pub struct UpArgs {
     /// Where the controller keeps its journal
     #[command(flatten)]
     pub journal: JournalArg,
+    /// Then show the system as a page in a browser, until Ctrl-C, as zsr dash does; the system stays up
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9465")]
+    pub dash: Option<SocketAddr>,
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub artifacts: Option<PathBuf>,
@@ -513,6 +516,18 @@ pub struct MetricsArgs {
     /// Answer scrapes at a UNIX socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+}
+
+/// Options of `zsr dash`.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("help/dash.md"))]
+pub struct DashArgs {
+    /// Which controller
+    #[command(flatten)]
+    pub contact: ContactArgs,
+    /// Address of this machine at which the page is
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9465")]
+    pub listen: SocketAddr,
 }
 
 /// Options of `zsr pcap`.

@@ -1,7 +1,8 @@
 //! `zsr up`, `down`, `status`, and the processes of a system.
 
+use super::doors::Doors;
 use super::live_args::{ControllerArgs, DownArgs, RoleArgs, StatusArgs, UpArgs};
-use super::{FAILED, OK, USAGE, complain, json, print, tables};
+use super::{FAILED, OK, USAGE, complain, dash, json, print, tables};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,13 @@ pub(super) fn up(args: &UpArgs) -> u8 {
     let laid_out = args.layout().and_then(|layout| topology.lay_out(&layout).map(|()| layout));
     let layout = match laid_out {
         Ok(layout) => layout,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            return USAGE;
+        }
+    };
+    let page = match args.dash.map(|at| Doors::new(Some(at), None)).transpose() {
+        Ok(page) => page,
         Err(e) => {
             complain(format_args!("error: {e}"));
             return USAGE;
@@ -45,12 +53,24 @@ pub(super) fn up(args: &UpArgs) -> u8 {
     match process::up(&name, &how) {
         Ok(place) => {
             print(&format!("system {name} is up in {}\n", place.folder().display()));
-            OK
+            page.map_or(OK, |doors| show(&doors, &place))
         }
         Err(e) => {
             complain(format_args!("error: {e}"));
             let is_usage = matches!(e, UpError::Flow { .. } | UpError::Place(PlaceError::Name { .. }));
             if is_usage { USAGE } else { FAILED }
+        }
+    }
+}
+
+/// Serves the page of a system that has just come up, which outlives the page.
+fn show(doors: &Doors, place: &Place) -> u8 {
+    let shown = Session::open(place).map_err(|e| e.to_string());
+    match shown.and_then(|session| dash::serve(doors, session).map_err(|e| e.to_string())) {
+        Ok(()) => OK,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            FAILED
         }
     }
 }

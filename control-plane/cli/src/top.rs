@@ -33,6 +33,15 @@ pub(super) fn top(args: &TopArgs) -> u8 {
     }
 }
 
+/// The object of `--json` for the time between two looks.
+pub(super) fn figures(before: &proto::Stats, after: &proto::Stats) -> Value {
+    object(&rates(before, after), seconds(before, after), &after.drops)
+}
+
+fn seconds(before: &proto::Stats, after: &proto::Stats) -> f64 {
+    after.time_ns.saturating_sub(before.time_ns) as f64 / 1e9
+}
+
 fn look(session: &Session) -> Result<proto::Stats, ClientError> {
     session.call(|mut c| async move { c.get_stats(proto::GetStatsRequest::default()).await })
 }
@@ -60,7 +69,7 @@ struct Line1 {
 
 /// Rates between two looks, flows with their rings below them.
 fn rates(before: &proto::Stats, after: &proto::Stats) -> Vec<Line1> {
-    let seconds = (after.time_ns.saturating_sub(before.time_ns)) as f64 / 1e9;
+    let seconds = seconds(before, after);
     let per_second = |now: u64, then: u64| match seconds > 0.0 {
         true => now.saturating_sub(then) as f64 / seconds,
         false => 0.0,
@@ -167,8 +176,7 @@ fn each(
         left -= 1;
         std::thread::sleep(args.interval);
         let after = look(session)?;
-        let seconds = after.time_ns.saturating_sub(before.time_ns) as f64 / 1e9;
-        if try_print(&print(&rates(&before, &after), seconds, &after.drops)).is_err() {
+        if try_print(&print(&rates(&before, &after), seconds(&before, &after), &after.drops)).is_err() {
             break;
         }
         before = after;

@@ -236,7 +236,8 @@ mod tests {
                 .contains("'s1'")
         );
         assert!(
-            refused("hosts: [h1]\n", Layout { switch: running, netns: true, ..Layout::default() }).contains("'s1'")
+            refused("hosts: [h1]\n", Layout { switch: running, netns: true, ..Layout::default() })
+                .contains("'s1'")
         );
         let cable = "hosts:\n  - {name: h1, nic: {interface: eth5}}\nlinks:\n  - {from: h1, to: s1, interface: eth6}\n";
         assert!(refused(cable, Layout { switch: None, netns: true, ..Layout::default() }).contains("'h1'"));

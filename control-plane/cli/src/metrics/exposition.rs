@@ -12,10 +12,10 @@ use zsr_api::controller as proto;
 
 /// Answers of a controller.
 #[derive(Debug, Default)]
-pub(super) struct Snapshot {
-    pub(super) system: proto::System,
-    pub(super) flows: Vec<proto::Flow>,
-    pub(super) stats: proto::Stats,
+pub(crate) struct Snapshot {
+    pub(crate) system: proto::System,
+    pub(crate) flows: Vec<proto::Flow>,
+    pub(crate) stats: proto::Stats,
 }
 
 /// States of a flow, as a label.

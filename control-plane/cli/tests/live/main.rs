@@ -7,6 +7,7 @@ mod beside;
 #[path = "../../../../xtask/src/cargo.rs"]
 mod cargo;
 mod churn;
+mod dash;
 mod deaths;
 mod elastic;
 mod ends;

@@ -1,0 +1,102 @@
+//! Where a command answers HTTP: an address of this machine, a UNIX socket, or both. Whoever gets there only reads.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use axum::Router;
+use tokio::net::{TcpListener, UnixListener};
+
+/// Why nothing is answered.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DoorError {
+    #[error("can't listen at {at}: {source}")]
+    Listen { at: String, source: std::io::Error },
+    #[error(
+        "--listen {0}: answers go out in clear and to anybody, so only addresses of this machine will do (127.0.0.1:PORT): for others, put \
+         a server with TLS in front"
+    )]
+    Open(SocketAddr),
+    #[error("can't start: {0}")]
+    Start(std::io::Error),
+}
+
+/// The address and the socket.
+pub(super) struct Doors<'a> {
+    listen: Option<SocketAddr>,
+    socket: Option<&'a Path>,
+}
+
+impl<'a> Doors<'a> {
+    /// # Errors
+    /// [`DoorError::Open`].
+    pub(super) fn new(listen: Option<SocketAddr>, socket: Option<&'a Path>) -> Result<Self, DoorError> {
+        match listen.filter(|at| !at.ip().is_loopback()) {
+            Some(open) => Err(DoorError::Open(open)),
+            None => Ok(Self { listen, socket }),
+        }
+    }
+
+    /// Answers until Ctrl-C. `what` is at `path`: that is said once it is there.
+    pub(super) fn serve(&self, what: &str, path: &str, app: Router) -> Result<(), DoorError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(DoorError::Start)?;
+        let done = runtime.block_on(self.answer(what, path, app));
+        // Streams to readers have no end of their own.
+        runtime.shutdown_background();
+        done
+    }
+
+    async fn answer(&self, what: &str, path: &str, app: Router) -> Result<(), DoorError> {
+        let mut serving = tokio::task::JoinSet::new();
+        if let Some(at) = self.listen {
+            let failed = |source| DoorError::Listen { at: at.to_string(), source };
+            let listener = TcpListener::bind(at).await.map_err(failed)?;
+            let at = listener.local_addr().map_err(failed)?;
+            super::complain(format_args!("{what} at http://{at}{path}"));
+            let served = axum::serve(listener, app.clone());
+            serving.spawn(async move { served.await });
+        }
+        let _socket = match self.socket {
+            None => None,
+            Some(at) => {
+                let failed = |source| DoorError::Listen { at: at.display().to_string(), source };
+                let listener = bound(at).map_err(failed)?;
+                super::complain(format_args!("{what} at {}, path {path}", at.display()));
+                let served = axum::serve(listener, app);
+                serving.spawn(async move { served.await });
+                Some(Socket(at.to_owned()))
+            }
+        };
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = serving.join_next() => {}
+        }
+        Ok(())
+    }
+}
+
+/// A socket at `path`, in place of one that nobody listens at any more.
+fn bound(path: &Path) -> std::io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => {
+            match std::os::unix::net::UnixStream::connect(path) {
+                Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path)?;
+                    UnixListener::bind(path)
+                }
+                _ => Err(e),
+            }
+        }
+        done => done,
+    }
+}
+
+/// A socket's file, which goes with the process.
+struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // One that is gone needs nothing.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
