@@ -27,6 +27,11 @@ pub(crate) struct Args {
     /// Write what passes each port into a file per port, DIR/INTERFACE.pcap
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub(crate) pcap: Option<PathBuf>,
+    /// Write what each packet meets into a file, or to standard error: parser states, headers, tables, actions, log_msg
+    ///
+    /// The program is interpreted then, which is much slower.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) trace: Option<PathBuf>,
     /// What happens when an assert or assume of the program does not hold
     #[arg(long, value_enum, default_value_t = OnAssert::Count)]
     pub(crate) assert: OnAssert,
@@ -162,7 +167,10 @@ impl Args {
                 notifications_addr.is_some(),
                 "--notifications-addr: learning and ageing are told by P4Runtime only",
             ),
-            (logs, "packets are not logged; --pcap writes what passes the ports"),
+            (
+                logs,
+                "packets are not logged so; --trace writes what they meet, and --pcap what passes the ports",
+            ),
             (debugger.is_some(), "--debugger: there is none"),
         ];
         all.into_iter()

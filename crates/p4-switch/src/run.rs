@@ -43,7 +43,7 @@ fn failed(e: impl Display) -> Error {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let target = args.target();
     let program = match &args.program {
-        Some(path) => load(path)?,
+        Some(path) => load(path, args.trace.is_some())?,
         None => empty_program().map_err(failed)?,
     };
     let config = SwitchConfig {
@@ -54,12 +54,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             OnAssert::Count => FailedAssert::Count,
             OnAssert::Drop => FailedAssert::Drop,
         },
+        trace: args.trace.is_some(),
         ..SwitchConfig::default()
     };
     let waker = Waker::new().map_err(failed)?;
     let wake = waker.clone();
     let (handle, control) = control_queue(move || wake.wake());
     let mut node = SwitchNode::new(Switch::new(&program, config), control);
+    if let Some(path) = &args.trace {
+        let mut out = trace_to(path)?;
+        node.on_trace(move |lines| {
+            // A full disk ends no packet; the rest of the trace is lost.
+            let _ = lines.iter().try_for_each(|line| writeln!(out, "{line}")).and_then(|()| out.flush());
+        });
+    }
     node.on_failed_assert(|assert| say(format_args!("{assert}")));
     let mut ports = PortLoop::new(node, &waker, LoopConfig::default()).map_err(failed)?;
     let captures = open(&mut ports, args, &target)?;
@@ -100,9 +108,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     end.error.map_or(Ok(()), |e| Err(failed(e)))
 }
 
-fn load(path: &Path) -> Result<Program, Error> {
+fn load(path: &Path, traced: bool) -> Result<Program, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| usage(format_args!("{}: {e}", path.display())))?;
-    Program::from_json(&text).map_err(|e| usage(format_args!("{}: {e}", path.display())))
+    let program = if traced { Program::traced(&text) } else { Program::from_json(&text) };
+    program.map_err(|e| usage(format_args!("{}: {e}", path.display())))
+}
+
+/// Where the trace goes: a file, or standard error.
+fn trace_to(path: &Path) -> Result<Box<dyn Write + Send>, Error> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::BufWriter::new(std::io::stderr())));
+    }
+    let file =
+        std::fs::File::create(path).map_err(|e| usage(format_args!("--trace {}: {e}", path.display())))?;
+    Ok(Box::new(std::io::BufWriter::new(file)))
 }
 
 /// Opens all ports, and the files of their captures.

@@ -29,7 +29,7 @@ struct Built {
 }
 
 /// Verifies a pipeline; takes long, and is to be called where that harms nobody.
-fn build(config: pb::ForwardingPipelineConfig) -> Outcome<Built> {
+fn build(config: pb::ForwardingPipelineConfig, traced: bool) -> Outcome<Built> {
     let Some(info) = &config.p4info else {
         return Err(Refusal::invalid("the config has no p4info"));
     };
@@ -39,8 +39,8 @@ fn build(config: pb::ForwardingPipelineConfig) -> Outcome<Built> {
         ));
     }
     let text = device_config::json(&config.p4_device_config)?;
-    let program = Program::from_json(&text)
-        .map_err(|error| Refusal::invalid(error.to_string()).at("p4_device_config"))?;
+    let program = if traced { Program::traced(&text) } else { Program::from_json(&text) };
+    let program = program.map_err(|error| Refusal::invalid(error.to_string()).at("p4_device_config"))?;
     let mut schema = agree(info, program.info())?;
     let types = &program.info().header_types;
     (schema.packet_in, schema.packet_out) = headers::controller_headers(info, types)?;
@@ -61,9 +61,9 @@ async fn apart<R: Send + 'static>(
 }
 
 impl Built {
-    async fn new(config: Option<pb::ForwardingPipelineConfig>) -> Outcome<Self> {
+    async fn new(config: Option<pb::ForwardingPipelineConfig>, traced: bool) -> Outcome<Self> {
         let config = config.ok_or_else(|| Refusal::invalid("the request has no config"))?;
-        apart("verifying", move || build(config)).await?
+        apart("verifying", move || build(config, traced)).await?
     }
 
     /// Takes as long as the program's tables and registers are big.
@@ -94,14 +94,14 @@ impl Device {
         let mut saved = self.saved.write().await;
         self.check_primary(request.device_id, &role, election)?;
         match Action::try_from(request.action) {
-            Ok(Action::Verify) => Built::new(request.config).await.map(|_| ()),
+            Ok(Action::Verify) => Built::new(request.config, self.config.trace).await.map(|_| ()),
             Ok(Action::VerifyAndSave) => {
-                let built = Built::new(request.config).await?;
+                let built = Built::new(request.config, self.config.trace).await?;
                 *saved = Some(Arc::new(built.saved(&self.config).await?));
                 Ok(())
             }
             Ok(Action::VerifyAndCommit) => {
-                let built = Built::new(request.config).await?;
+                let built = Built::new(request.config, self.config.trace).await?;
                 self.commit(built.saved(&self.config).await?).await?;
                 *saved = None;
                 Ok(())
@@ -120,7 +120,8 @@ impl Device {
                 self.commit(pipeline).await
             }
             Ok(Action::ReconcileAndCommit) => {
-                let pipeline = Built::new(request.config).await?.saved(&self.config).await?;
+                let pipeline =
+                    Built::new(request.config, self.config.trace).await?.saved(&self.config).await?;
                 if let Some(running) = self.running() {
                     carry_over(&running, &pipeline, self.config.cpu_port).await?;
                 }

@@ -113,6 +113,8 @@ pub(crate) struct Image {
     pub union_stacks: Vec<UnionStackPlan>,
     pub calcs: Vec<CalcPlan>,
     pub asserts: Vec<AssertSite>,
+    /// There if the program is traced.
+    pub names: Option<crate::trace::Names>,
     pub actions: Vec<ActionPlan>,
     pub tables: Vec<TableDef>,
     /// Whether entries of any table can have an idle timeout: switches ask that in each of their rounds.

@@ -35,6 +35,7 @@ mod profile;
 mod program;
 mod switch;
 mod table;
+mod trace;
 
 pub use control::*;
 pub use error::{ControlError, LoadError};

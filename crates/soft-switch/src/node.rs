@@ -21,6 +21,7 @@ pub struct SwitchNode {
     pub control: ControlQueue,
     timers: TimerShare,
     tell_failed: Option<Tell>,
+    tell_trace: Option<Box<dyn FnMut(Vec<String>) + Send>>,
     /// Whether frames came since the last round.
     came: bool,
 }
@@ -28,12 +29,24 @@ pub struct SwitchNode {
 impl SwitchNode {
     /// `switch`, asked by `control`.
     pub fn new(switch: Switch, control: ControlQueue) -> Self {
-        SwitchNode { switch, control, timers: TimerShare::default(), tell_failed: None, came: false }
+        SwitchNode {
+            switch,
+            control,
+            timers: TimerShare::default(),
+            tell_failed: None,
+            tell_trace: None,
+            came: false,
+        }
     }
 
     /// Has `tell` called for each assertion of the program that does not hold, once a second at most.
     pub fn on_failed_assert(&mut self, tell: impl FnMut(&AssertReport) + Send + 'static) {
         self.tell_failed = Some(Box::new(tell));
+    }
+
+    /// Has `tell` called with what traced programs tell, once per round.
+    pub fn on_trace(&mut self, tell: impl FnMut(Vec<String>) + Send + 'static) {
+        self.tell_trace = Some(Box::new(tell));
     }
 }
 
@@ -56,6 +69,12 @@ impl Node for SwitchNode {
         done += self.timers.fire(&mut self.switch, waiting, now_ns, pool, out);
         if self.switch.has_pending() {
             done += self.switch.run_pending(now_ns, BURST, pool, out);
+        }
+        if let Some(tell) = &mut self.tell_trace {
+            let lines = self.switch.take_trace();
+            if !lines.is_empty() {
+                tell(lines);
+            }
         }
         if let Some(tell) = &mut self.tell_failed {
             self.switch.failed_asserts(now_ns).iter().for_each(tell);

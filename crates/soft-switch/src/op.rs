@@ -435,6 +435,10 @@ pub(crate) enum Op {
     AssertFailed {
         site: u32,
     },
+    /// Note number `site` of a traced program.
+    Note {
+        site: u32,
+    },
 
     Apply {
         t: u16,

@@ -46,14 +46,7 @@ impl Program {
         if let Some(image) = known {
             return Ok(Program { image });
         }
-        // Nested JSON recurses; a thread of our own has a stack of known size.
-        let run = || load(text);
-        let failed = || LoadError::Malformed { place: "$".into(), reason: "the loader failed".into() };
-        std::thread::scope(|s| {
-            let thread = std::thread::Builder::new().name("p4-loader".into()).stack_size(LOADER_STACK);
-            thread.spawn_scoped(s, run).map_err(|_| failed())?.join().map_err(|_| failed())?
-        })
-        .map(|image| {
+        apart(text, false).map(|image| {
             let image = Arc::new(image);
             let mut loaded = loaded();
             loaded.retain(|(_, image)| image.strong_count() > 0);
@@ -61,6 +54,14 @@ impl Program {
             compile_meanwhile(&image);
             Program { image }
         })
+    }
+
+    /// The same program, which tells what packets meet ([`crate::Switch::take_trace`]). It is interpreted, and much slower.
+    pub fn traced(text: &str) -> std::result::Result<Program, LoadError> {
+        let image = apart(text, true)?;
+        // Nobody else has set it.
+        let _ = image.native.set(None);
+        Ok(Program { image: Arc::new(image) })
     }
 
     /// Whether there is machine code of this host for it, which takes a moment to make: blocks until that is known. Switches do not
@@ -82,7 +83,17 @@ impl std::fmt::Debug for Program {
     }
 }
 
-pub(crate) fn load(text: &str) -> Result<Image> {
+/// Loads in a thread of its own: nested JSON recurses, and that thread's stack has a known size.
+fn apart(text: &str, traced: bool) -> std::result::Result<Image, LoadError> {
+    let run = || load(text, traced);
+    let failed = || LoadError::Malformed { place: "$".into(), reason: "the loader failed".into() };
+    std::thread::scope(|s| {
+        let thread = std::thread::Builder::new().name("p4-loader".into()).stack_size(LOADER_STACK);
+        thread.spawn_scoped(s, run).map_err(|_| failed())?.join().map_err(|_| failed())?
+    })
+}
+
+pub(crate) fn load(text: &str, traced: bool) -> Result<Image> {
     let json = parse(text)?;
     let root = Node::root(&json);
     refuse_old_compiler(&root)?;
@@ -125,6 +136,7 @@ pub(crate) fn load(text: &str) -> Result<Image> {
     }
     let layout = Layout::load(&root)?;
     let mut asm = Asm::new(layout.phv_slots);
+    asm.notes = traced.then(Vec::new);
     let mut info = ProgramInfo { header_types: layout.fixed_types(), ..ProgramInfo::default() };
     let errors = load_errors(&root, &mut info)?;
     let mut names = Names::default();
@@ -229,8 +241,14 @@ pub(crate) fn load(text: &str) -> Result<Image> {
     let (verify, update) = checksums(&mut cx, &root, &names)?;
     let (deparse, deparse_order) = deparser(&mut cx, &root, &names)?;
 
-    let kept = kept_slots(&root, &asm, &layout, &drafts, &calcs, &selectors, &set_uses)?;
-    let live = optimize(&mut asm, &mut calcs, kept);
+    let mut kept = kept_slots(&root, &asm, &layout, &drafts, &calcs, &selectors, &set_uses)?;
+    let live = if traced {
+        // Whatever the program stores can be told of.
+        kept.add(0, 65536);
+        kept
+    } else {
+        optimize(&mut asm, &mut calcs, kept)
+    };
     let pairs = fuse(&mut asm);
     asm.finish()?;
     let mut tables = Vec::new();
@@ -274,6 +292,7 @@ pub(crate) fn load(text: &str) -> Result<Image> {
         consts: std::mem::take(&mut asm.consts),
         code: std::mem::take(&mut asm.code),
         asserts: std::mem::take(&mut asm.asserts),
+        names: asm.notes.take().map(|notes| crate::trace::Names::new(notes, &layout)),
         pairs,
         headers: (0..layout.headers.len()).map(|h| HeaderPlan::new(&layout, h)).collect(),
         stacks: layout.stacks.iter().map(stack).collect(),

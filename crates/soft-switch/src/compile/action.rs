@@ -200,17 +200,33 @@ pub(crate) fn primitive(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: 
             Ok(())
         }
         ("no_op", []) => Ok(()),
-        ("log_msg", [text]) => text.get("value")?.str().map(|_| ()),
+        ("log_msg", [text]) => {
+            let text = text.get("value")?.str()?;
+            cx.asm.note(|| format!("  log_msg: {text}"), &[]);
+            Ok(())
+        }
         ("log_msg", [text, args]) => {
-            text.get("value")?.str()?;
+            let text = text.get("value")?.str()?;
             // Logging has no effect on packets, but its arguments must be sound.
             let args = args.get("value")?;
+            let mut values = Vec::new();
             // p4c writes an empty object where there are none.
             if !args.is_empty_object() {
                 for a in args.array()? {
-                    layout.expr(&a)?;
+                    let e = match layout.expr(&a)? {
+                        Any::Num(e) => e,
+                        Any::Test(t) => Expr::FromBool(Box::new(t)),
+                        _ => continue,
+                    };
+                    match (&e, &cx.asm.notes) {
+                        (_, None) => {}
+                        (Expr::Field(f), _) if !f.varbit => values.push((f.slot, f.width)),
+                        // Of computed values the low 64 bits.
+                        _ => values.push((cx.low(&e)?, 64)),
+                    }
                 }
             }
+            cx.asm.note(|| format!("  log_msg: {text}"), &values);
             Ok(())
         }
         ("assert" | "assume", [t]) => {

@@ -6,6 +6,7 @@ use crate::error::LoadError;
 use crate::image::AssertSite;
 use crate::load::node::Result;
 use crate::op::{Cmp, Op, Pc, R};
+use crate::trace::Note;
 
 /// A place in code that is not yet known. Until [`Asm::finish`], jump targets in code are label numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct Asm {
     pinned: Vec<bool>,
     pub consts: Vec<u64>,
     pub asserts: Vec<AssertSite>,
+    /// Notes, if the program is to be traced.
+    pub notes: Option<Vec<Note>>,
     first_const: usize,
     singles: HashMap<u64, R>,
     wides: HashMap<Vec<u64>, R>,
@@ -39,6 +42,7 @@ impl Asm {
             pinned: Vec::new(),
             consts: Vec::new(),
             asserts: Vec::new(),
+            notes: None,
             first_const,
             singles: HashMap::new(),
             wides: HashMap::new(),
@@ -101,6 +105,15 @@ impl Asm {
 
     pub(crate) fn emit(&mut self, op: Op) {
         self.code.push(op);
+    }
+
+    /// Says something here, if the program is to be traced.
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String, values: &[(R, u32)]) {
+        if let Some(notes) = &mut self.notes {
+            let site = notes.len() as u32;
+            notes.push(Note { text: text(), values: values.to_vec() });
+            self.emit(Op::Note { site });
+        }
     }
 
     pub(crate) fn label(&mut self) -> Label {

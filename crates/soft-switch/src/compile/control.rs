@@ -141,16 +141,33 @@ fn emit<'n>(
     match node.kind {
         Kind::Condition => {
             let test = cx.layout.test(&node.json.get("expression")?)?;
-            cx.branch_unless(&test, label_of(&node.next[1]))?;
+            let text = condition(&node.json);
+            match cx.asm.notes {
+                None => cx.branch_unless(&test, label_of(&node.next[1]))?,
+                Some(_) => {
+                    let (no, yes) = (cx.asm.label(), cx.asm.label());
+                    cx.branch_unless(&test, no)?;
+                    cx.asm.note(|| format!("  if {text}: yes"), &[]);
+                    cx.asm.jump(yes);
+                    cx.asm.bind(no);
+                    cx.asm.note(|| format!("  if {text}: no"), &[]);
+                    cx.asm.jump(label_of(&node.next[1]));
+                    cx.asm.bind(yes);
+                }
+            }
             cx.asm.reset_temps();
             Ok(Some(&node.next[0]))
         }
         Kind::Call(a) => {
+            let name = actions[a].name()?;
+            cx.asm.note(|| format!("  action {name}"), &[]);
             inline(cx, names, &actions[a], Vec::new(), end)?;
             Ok(Some(&node.next[0]))
         }
         Kind::Table(t) => {
             if let Some((action, args, next)) = tables[t].always(actions)? {
+                let name = actions[action].name()?;
+                cx.asm.note(|| format!("  table {}: always {name}", tables[t].info.name), &[]);
                 inline(cx, names, &actions[action], args, end)?;
                 let follow = node.next.iter().find(|n| **n == next);
                 return Ok(Some(follow.unwrap_or(&node.next[0])));
@@ -161,6 +178,18 @@ fn emit<'n>(
             cx.asm.emit(Op::Apply { t: t as u16 });
             Ok(None)
         }
+    }
+}
+
+/// A condition as its line begins in the source, or else its name.
+fn condition(json: &Node) -> String {
+    const MOST: usize = 60;
+    let source = json.opt("source_info").and_then(|s| s.opt("source_fragment"));
+    let text = source.as_ref().and_then(|text| text.str().ok());
+    let text = text.or(json.get("name").ok().and_then(|n| n.str().ok())).unwrap_or_default().trim();
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

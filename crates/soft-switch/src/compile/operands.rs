@@ -186,6 +186,7 @@ impl Op {
             | Op::Recirculate { .. }
             | Op::Truncate { .. }
             | Op::AssertFailed { .. }
+            | Op::Note { .. }
             | Op::Exit
             | Op::End
             | Op::Ret

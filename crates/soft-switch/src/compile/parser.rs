@@ -65,10 +65,12 @@ pub(crate) fn compile(
     }
     for (i, s) in states.iter().enumerate() {
         s.allow(&["name", "id", "parser_ops", "transitions", "transition_key"])?;
-        cx.asm.bind(labels[s.get("name")?.str()?].1);
+        let name = s.get("name")?.str()?;
+        cx.asm.bind(labels[name].1);
         if guarded[i] {
             cx.asm.emit(Op::Guard);
         }
+        cx.asm.note(|| format!("  parser state {name}"), &[]);
         for op in s.get("parser_ops")?.array()? {
             parser_op(cx, names, &op)?;
             cx.asm.reset_temps();

@@ -26,6 +26,10 @@ pub(crate) struct ActionDef<'a> {
 }
 
 impl<'a> ActionDef<'a> {
+    pub(crate) fn name(&self) -> Result<&str> {
+        self.json.get("name")?.str()
+    }
+
     pub(crate) fn load(n: &Node<'a>) -> Result<(ActionDef<'a>, ActionInfo)> {
         n.allow(&["name", "id", "runtime_data", "primitives"])?;
         let mut info = ActionInfo { name: n.get("name")?.str()?.to_string(), params: Vec::new() };

@@ -143,6 +143,8 @@ pub(crate) struct Core {
     pub condemned: bool,
     pub loop_limit_hits: u64,
     pub bad_indices: u64,
+    /// What a traced program has told.
+    pub trace: Vec<String>,
 }
 
 impl Core {
@@ -227,6 +229,7 @@ impl Core {
             condemned: false,
             loop_limit_hits: 0,
             bad_indices: 0,
+            trace: Vec::new(),
         }
     }
 
@@ -236,6 +239,7 @@ impl Core {
     pub(crate) fn run(&mut self, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
         match image.native.get() {
             Some(Some(native)) if self.native => native.run(self, image, entry, data),
+            _ if image.names.is_some() => self.run_and_tell(image, entry, data),
             _ => self.interpret(image, image.entry(entry), data),
         }
     }

@@ -76,7 +76,10 @@ impl Core {
                 }
 
                 Op::Apply { t } => {
-                    let (action, then, at) = self.apply(image, t as usize);
+                    let (action, then, at) = match image.names {
+                        None => self.apply(image, t as usize),
+                        Some(_) => self.apply_and_tell(image, t as usize),
+                    };
                     if action == NO_ACTION {
                         pc = then as usize;
                     } else {
@@ -327,6 +330,7 @@ impl Core {
                 }
             }
 
+            Op::Note { site } => self.note(image, site),
             Op::Exit => self.exit = true,
             Op::Guard => {
                 if !self.spend_loop() {

@@ -338,7 +338,7 @@ fn random_code() {
         let mut random = Random::new(seed);
         // The last one takes long to compile.
         let name = random.pick(&PROGRAMS[..5]);
-        let mut image = load(&text(name)).expect("a sound program");
+        let mut image = load(&text(name), false).expect("a sound program");
         let first = image.first_const + image.consts.len();
         image.consts.extend([0, 1, 2, 3, 8, 64, 65, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, u64::MAX, 1 << 63]);
         let constants = (first as R..(first + 13) as R).collect();
@@ -404,7 +404,7 @@ fn this_host_has_native_code() {
 
 #[test]
 fn a_program_beyond_the_limit_is_interpreted() {
-    let mut image = load(&text("tables")).expect("a sound program");
+    let mut image = load(&text("tables"), false).expect("a sound program");
     image.code.extend(vec![Op::Exit; super::MAX_OPS]);
     image.code.push(Op::End);
     image.ingress = (image.code.len() - super::MAX_OPS) as Pc;

@@ -48,6 +48,12 @@ pub(super) struct Told {
 const PERIOD: u64 = 1_000_000_000;
 
 impl Switch {
+    /// What a traced program has told since this was last called, a line each; lines that begin with spaces belong to the packet above
+    /// them. Of more than 100,000 lines the last are missing.
+    pub fn take_trace(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.core.trace)
+    }
+
     /// Assertions that did not hold since this was last called, once a second at most. Empty if there are none, or it is too early.
     #[inline]
     pub fn failed_asserts(&mut self, now_ns: u64) -> Vec<AssertReport> {

@@ -51,6 +51,8 @@ pub struct SwitchConfig {
     pub failed_assert: FailedAssert,
     /// Interpret the program even if there is machine code for it: much slower, and otherwise the same.
     pub interpret: bool,
+    /// Whether programs that controllers bring are to be traced ([`crate::Program::traced`]).
+    pub trace: bool,
 }
 
 impl Default for SwitchConfig {
@@ -70,6 +72,7 @@ impl Default for SwitchConfig {
             idle_sweep_ns: 100_000_000,
             failed_assert: FailedAssert::Count,
             interpret: false,
+            trace: false,
         }
     }
 }

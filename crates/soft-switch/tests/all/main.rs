@@ -10,3 +10,4 @@ mod stf;
 #[path = "../support/mod.rs"]
 mod support;
 mod tables;
+mod traced;

@@ -11,9 +11,13 @@ use zsr_wire::frame::{Frame, FramePool};
 
 /// A committed program of `tests/programs`.
 pub fn program(name: &str) -> Program {
+    Program::from_json(&text(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// Its JSON.
+pub fn text(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.json"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    Program::from_json(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// A switch with its pool and clock.

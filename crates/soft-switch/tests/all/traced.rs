@@ -1,0 +1,78 @@
+//! Programs that tell what packets meet do the same as others, and tell it right.
+
+use crate::support::{Bench, text};
+use zsr_random::SplitMix64;
+use zsr_soft_switch::*;
+
+fn traced(name: &str) -> Bench {
+    Bench::of(&Program::traced(&text(name)).expect(name), SwitchConfig::default())
+}
+
+#[test]
+fn a_traced_program_does_what_others_do() {
+    for name in ["headers", "copies", "drops", "tables", "p4runtime", "transport"] {
+        let (mut plain, mut told) = (Bench::new(name), traced(name));
+        let mut random = SplitMix64::new(7);
+        for packet in 0..400 {
+            let len = 1 + random.below(120) as usize;
+            // Small numbers choose branches of these programs.
+            let byte = |random: &mut SplitMix64| match random.below(3) {
+                0 => random.bits() as u8,
+                _ => random.below(6) as u8,
+            };
+            let bytes: Vec<u8> = (0..len).map(|_| byte(&mut random)).collect();
+            let port = random.below(8) as u16;
+            assert_eq!(
+                plain.send(port, &bytes),
+                told.send(port, &bytes),
+                "{name}, packet {packet}: {bytes:02x?}"
+            );
+            let lines = told.switch.take_trace();
+            assert!(lines.iter().any(|line| line.starts_with("packet of")), "{name}: {lines:?}");
+            assert_eq!(plain.switch.take_trace(), [""; 0], "others tell nothing");
+        }
+        assert_eq!(plain.switch.stats(), told.switch.stats(), "{name}");
+    }
+}
+
+#[test]
+fn a_trace_names_states_headers_keys_actions_and_messages() {
+    let mut b = traced("headers");
+    let t = b.switch.info().table("I.by_ttl").unwrap();
+    let action = b.switch.info().table_action(t, "I.mark").unwrap();
+    let entry = TableEntry {
+        key: vec![MatchField::Exact(vec![20])],
+        priority: 0,
+        action: EntryAction::Call(ActionCall { action, params: vec![vec![9]] }),
+        idle_timeout_ns: 0,
+        metadata: vec![],
+    };
+    b.switch.table_insert(t, entry).unwrap();
+    let mut packet = vec![1, 4, 0, 1];
+    packet.extend([0, 0, 0x10, 10, 0, 0, 0x21, 20]);
+    packet.extend(b"rest");
+    assert_eq!(b.send(1, &packet).len(), 1);
+    let lines = b.switch.take_trace();
+    let trace = lines.join("\n");
+    let mut rest = trace.as_str();
+    for part in [
+        "packet of 16 bytes at port 1\n",
+        "  parser state start\n",
+        "  header first: kind=0x1 count=0x4 sum=0x1\n",
+        " ingress\n",
+        "  log_msg: a packet\n",
+        "  log_msg: label 0x1\n",
+        "=0x14: hit, I.mark(exp=0x9)\n",
+        "  to port 2\n",
+        " egress to port 2\n",
+        "  leaves by port 2",
+    ] {
+        let at = rest.find(part).unwrap_or_else(|| panic!("no {part:?} in the rest of\n{trace}"));
+        rest = &rest[at + part.len()..];
+    }
+    packet[7] = 11;
+    packet[11] = 19;
+    b.send(1, &packet);
+    let trace = b.switch.take_trace().join("\n");
+    assert!(trace.contains("=0x13: miss, NoAction()\n"), "{trace}");
+}
