@@ -173,7 +173,7 @@ impl Nic {
             (_, Modify::Error) => {
                 self.kept -= qp.resp.ahead.len();
                 qp.resp.disconnect();
-                qp.flush(env!(self, 0));
+                qp.broke(env!(self, 0));
             }
             _ => return Err(QpError::Transition { qpn, from, to }),
         }
@@ -305,7 +305,7 @@ impl Nic {
                     qp.resp.on_timeout(env);
                     let is_due = qp.req.deadline().is_some_and(|at| at <= now_ns);
                     if is_due && qp.req.on_timeout(env, qp.qpn).is_err() {
-                        qp.state = QpState::Error;
+                        qp.broke(env);
                     }
                     self.sched.update(slot, qp);
                     i += 1;

@@ -13,6 +13,7 @@ use crate::requester::Requester;
 use crate::responder::{Env, Responder, Response};
 use crate::template::Template;
 use crate::ud::{Ud, UdAttr};
+use crate::work::Status;
 
 /// State of a queue pair (IBTA vol. 1, 10.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -273,11 +274,15 @@ impl Qp {
         self.req.len() + self.ud.as_ref().map_or(0, |ud| ud.len())
     }
 
-    /// Completes what was posted to send as flushed.
-    pub(crate) fn flush(&mut self, env: &mut Env<'_>) {
+    /// It is broken: what was posted completes as flushed.
+    pub(crate) fn broke(&mut self, env: &mut Env<'_>) {
+        self.state = QpState::Error;
         self.req.flush(env, self.qpn);
         if let Some(ud) = &mut self.ud {
             ud.flush(env, self.qpn);
+        }
+        while !self.resp.recvs().is_empty() {
+            self.resp.received(env, self.qpn, None, 0, Status::Flushed);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::work::{Completion, CompletionKind, Receive, Status};
 
 impl Responder {
     /// Takes one packet of a SEND, which is the one that is expected.
+    #[inline(never)]
     pub(crate) fn send(
         &mut self,
         env: &mut Env<'_>,

@@ -152,9 +152,6 @@ fn deliver(
     }
     let (opcode, mtu) = (packet.opcode(), conn.mtu);
     if opcode.is_request() {
-        if opcode.is_datagram() {
-            return Err(DropReason::Service);
-        }
         return Ok(request(env, qp, mtu, packet));
     } else if opcode == Opcode::Cnp {
         env.stats.cnps_received += 1;
@@ -162,10 +159,12 @@ fn deliver(
             let cut = qp.rate.get_or_insert_with(|| Dcqcn::new(line, env.now)).notified(env.now);
             env.stats.rate_cuts += u64::from(cut);
         }
+    } else if opcode.is_datagram() {
+        return Err(DropReason::Service);
     } else if qp.state != QpState::ReadyToSend {
         return Err(DropReason::QpState);
     } else if qp.req.receive(env, qp.qpn, mtu, packet).is_err() {
-        qp.state = QpState::Error;
+        qp.broke(env);
     }
     Ok(Place::Taken)
 }
@@ -173,8 +172,7 @@ fn deliver(
 #[inline]
 fn request(env: &mut Env<'_>, qp: &mut Qp, mtu: Mtu, packet: &Packet<&[u8]>) -> Place {
     qp.resp.receive(env, qp.qpn, mtu, qp.access, packet).unwrap_or_else(|Fatal| {
-        qp.state = QpState::Error;
-        qp.flush(env);
+        qp.broke(env);
         Place::Taken
     })
 }

@@ -160,7 +160,7 @@ fn send_data(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
         return false;
     }
     if qp.req.transmit(env, qp.qpn, conn, frame).is_err() {
-        qp.state = QpState::Error;
+        qp.broke(env);
         return false;
     }
     !frame.is_empty()
@@ -170,8 +170,7 @@ fn send_data(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> bool {
 #[cold]
 fn fail(env: &mut Env<'_>, qp: &mut Qp, psn: Psn) {
     qp.resp.fail_front_read(env, psn);
-    qp.state = QpState::Error;
-    qp.flush(env);
+    qp.broke(env);
 }
 
 fn emit_ack(conn: &mut Conn, ack: &Ack, frame: &mut Frame) -> bool {

@@ -9,7 +9,7 @@ use zsr_wire::roce::{Packet, Path};
 use zsr_wire::{Frame, Mac, Opcode, Psn, Qpn, deth, ipv4};
 
 use crate::config::{Access, Mtu};
-use crate::qp::{Qp, QpState};
+use crate::qp::Qp;
 use crate::receive::store;
 use crate::responder::Env;
 use crate::stats::DropReason;
@@ -151,9 +151,9 @@ pub(crate) fn transmit(env: &mut Env<'_>, qp: &mut Qp, frame: &mut Frame) -> boo
     match ud.emit(env, qp.qpn, frame) {
         None => false,
         Some(true) => true,
+        // Hardware would only stop sending (SQE).
         Some(false) => {
-            ud.flush(env, qp.qpn);
-            qp.state = QpState::Error;
+            qp.broke(env);
             false
         }
     }

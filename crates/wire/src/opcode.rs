@@ -112,11 +112,11 @@ impl Opcode {
         self as u8
     }
 
-    /// Whether a responder receives it (request), as opposed to a requester (response) or either (CNP).
+    /// Whether a connection's responder receives it (request), as opposed to its requester (response) or either (CNP).
     #[inline]
     pub const fn is_request(self) -> bool {
         let c = self as u8;
-        c <= 0x0c || (c >= 0x13 && c <= 0x17) || self.is_datagram()
+        c <= 0x0c || (c >= 0x13 && c <= 0x17)
     }
 
     /// Whether it belongs to the service unreliable datagram.

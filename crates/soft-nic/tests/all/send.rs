@@ -63,6 +63,28 @@ fn memory_of_a_receive_that_is_gone_is_an_operational_error() {
     assert_eq!(p.b.nic.poll_completion().map(|c| c.status), Some(Status::LocalProtection));
 }
 
+/// A program that waits for its receives hears of the end, whoever broke the connection.
+#[test]
+fn receives_of_a_broken_queue_pair_are_flushed() {
+    for own in [true, false] {
+        let mut p = Pair::new(Mtu::Mtu256, |_, _| {});
+        for id in 5..8 {
+            p.b.nic.post_recv(p.b.qpn, receive(&p.b, id, 0, 64)).unwrap();
+        }
+        match own {
+            true => p.b.nic.modify_qp(p.b.qpn, Modify::Error).unwrap(),
+            false => {
+                p.a.nic.post_send(p.a.qpn, p.work(1, Operation::Send, 0, 0, 65)).unwrap();
+                p.run(|_| false, 10);
+            }
+        }
+        let ends: Vec<_> =
+            std::iter::from_fn(|| p.b.nic.poll_completion()).map(|c| (c.wr_id, c.status)).collect();
+        let first = if own { Status::Flushed } else { Status::LocalLength };
+        assert_eq!(ends, [(5, first), (6, Status::Flushed), (7, Status::Flushed)]);
+    }
+}
+
 #[test]
 fn packets_of_different_messages_do_not_mix() {
     let first = |b: &Bench| Message::WriteFirst(b.reth(0, 600));
