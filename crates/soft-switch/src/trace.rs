@@ -63,6 +63,8 @@ impl Core {
     }
 
     /// Adds a line to the packet's trace.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn tell(&mut self, line: String) {
         if self.trace.len() < MOST_LINES {
             self.trace.push(line);
@@ -70,6 +72,8 @@ impl Core {
     }
 
     /// Says what a place in the code has to say.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn note(&mut self, image: &Image, site: u32) {
         let Some(note) = image.names.as_ref().and_then(|names| names.notes.get(site as usize)) else {
             return;
@@ -86,6 +90,8 @@ impl Core {
     }
 
     /// Looks a table up as [`Core::apply`] does, and says so.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn apply_and_tell(&mut self, image: &Image, t: usize) -> (u32, u32, u32) {
         let (def, info) = (&image.tables[t], &image.info.tables[t]);
         let hit = self.tables[t].lookup.find(&def.key, &self.slots) != 0;
@@ -122,6 +128,8 @@ impl Core {
     }
 
     /// Runs code as [`Core::run`] does, and says how it begins and ends.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn run_and_tell(&mut self, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
         let std = &image.standard;
         let slot = |core: &Core, r: R| core.slots[r as usize];
