@@ -79,7 +79,7 @@ fn sizes(broken: bool) -> Drawn {
         Stated { what: "queue pairs of a node, MESQ", paper: 14.0, ours: datagrams.queue_pairs as f64 },
     ];
     let mib = datagrams.pinned as f64 / f64::from(1 << 20);
-    rules.push(at_most("MiB that MESQ/SR pins on a node", mib, 1.0));
+    rules.push(at_most("MiB of send buffers that MESQ/SR pins on a node", mib, 1.0));
     Drawn { x: "bytes of a message", y: "GB/s of a node", log_x: true, curves, stated, rules }
 }
 
@@ -98,18 +98,19 @@ fn nodes(broken: bool) -> Drawn {
     let datagrams = Design { multi: true, way: if broken { Way::Send } else { Way::Datagram } };
     let write = Way::Write(Notice::Completion);
     let designs = [Way::Send, Way::Read, write].map(|way| Design { multi: true, way });
-    let shuffle = |design: Design, nodes| run(design, Setup::new(design, nodes, THREADS)).0;
-    let of = |design: Design, name: &str| {
-        Curve::new(name, counts.map(|nodes| (nodes as f64, shuffle(design, nodes))))
+    let of = |design: Design, name: &str, broadcast| {
+        let setup = |nodes| Setup { broadcast, ..Setup::new(design, nodes, THREADS) };
+        Curve::new(name, counts.map(|nodes| (nodes as f64, run(design, setup(nodes)).0)))
     };
-    let mut curves = vec![of(datagrams, "MESQ/SR")];
-    curves.extend(designs.map(|design| of(design, &design.name())));
+    let mut curves = vec![of(datagrams, "MESQ/SR", false)];
+    curves.extend(designs.map(|design| of(design, &design.name(), false)));
     let flow = Flow { lanes: 2, ..Flow::new(Kind::Shuffle, Hint::Bandwidth, 16) };
     let ours = counts.map(|n| {
         let all = goodput::<_, 16>(zsr::hosts::<true>, (n, n, THREADS), flow, crate::baseline::MTU);
         (n as f64, all / 1e9 / n as f64)
     });
     curves.push(Curve::new("zsr", ours));
+    curves.extend(designs[..2].iter().map(|d| of(*d, &format!("{}, broadcast", d.name()), true)));
     let queue_pairs =
         |nodes| Shuffle::new(datagrams, Setup::new(datagrams, nodes, THREADS), LINK).queue_pairs;
     let (few, many) = (queue_pairs(2), queue_pairs(8));

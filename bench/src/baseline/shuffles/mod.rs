@@ -10,6 +10,9 @@
 //! - Each thread has [`Setup::buffers`] buffers for each node at either end, of which an endpoint has those of its threads.
 //! - A node shuffles to itself as to the others, through its NIC.
 //! - Words (credits, entries of `ValidArr` and `FreeArr`) are WRITTEN, not inlined.
+//! - Posting a receive takes no time, nor does the second request of a post (pollmq's entry of `ValidArr`).
+//! - A receiver of SENDs says by a bit in the credit that it grants no more, so that the sender knows how many empty ones are left.
+//!   A receiver of datagrams waits for lost ones for ever: whoever runs a shuffle gives up ([`Shuffle::is_over`]).
 //! - Over datagrams, credits are datagrams, too: there is no WRITE. They have RECVs beside those that credits stand for.
 
 mod endpoint;
@@ -192,7 +195,8 @@ pub struct Shuffle {
     endpoints: Vec<Endpoint>,
     /// Queue pairs of a node.
     pub queue_pairs: usize,
-    /// Bytes of buffers of a node, at either end.
+    /// Bytes of a node's send buffers. It has as many for what it receives; over datagrams these are longer by their headers, and there are
+    /// some more for credits.
     pub pinned: usize,
 }
 
