@@ -123,6 +123,15 @@ def small(system, browser, picture):
             expect(page.locator("#detail")).to_be_hidden()
             page.locator("#filter").fill("")
 
+            # A press that is longer than the time from one drawing to the next.
+            view.row("copies").hover()
+            page.mouse.down()
+            page.wait_for_timeout(1500)
+            page.mouse.up()
+            expect(page.locator("#detail h2")).to_contain_text("copies")
+            page.locator("#detail button").click(delay=1500)
+            expect(page.locator("#detail")).to_be_hidden()
+
             # A consumer that is killed.
             consumers["rows", "h4"].kill()
             expect(page.locator("[data-host=h4]")).to_have_class("bad")

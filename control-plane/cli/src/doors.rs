@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use axum::Router;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Why nothing is answered.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,7 @@ impl<'a> Doors<'a> {
         }
     }
 
-    /// Answers until Ctrl-C. `what` is at `path`: that is said once it is there.
+    /// Answers until Ctrl-C, or until it is told to end. `what` is at `path`: that is said once it is there.
     pub(super) fn serve(&self, what: &str, path: &str, app: Router) -> Result<(), DoorError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(DoorError::Start)?;
@@ -67,8 +68,12 @@ impl<'a> Doors<'a> {
                 Some(Socket(at.to_owned()))
             }
         };
+        let mut terminate = signal(SignalKind::terminate()).map_err(DoorError::Start)?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(DoorError::Start)?;
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
             _ = serving.join_next() => {}
         }
         Ok(())

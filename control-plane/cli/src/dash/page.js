@@ -30,8 +30,15 @@ const mood = (ring) => ring?.died ? "bad" : ring?.silent ? "warn" : "";
 function worst(moods) { return moods.includes("bad") ? "bad" : moods.includes("warn") ? "warn" : ""; }
 function moodOf(flow) {
   if (flow.state === "failed") return "bad";
+  if (rates.get(flow.name)?.old_ms > 0) return "warn";
   const own = worst(ringsOf(flow.name).map(mood));
   return own || (flow.state === "running" || flow.state === "ended" ? "" : "warn");
+}
+
+function stateOf(flow, kind) {
+  const old = rates.get(flow.name)?.old_ms ?? 0;
+  if (old > 0) return `${flow.state}; figures are ${Math.ceil(old / 1000)} s old`;
+  return kind === "bad" && flow.state !== "failed" ? "a program died" : flow.state;
 }
 
 function totals() {
@@ -46,6 +53,11 @@ function totals() {
   if (system.standby) rows.push(["standby", system.standby.ready ? "ready" : "not ready", system.standby.ready ? "good" : "warn"]);
   const dropped = Object.entries(drops).filter(([, n]) => n > 0);
   if (dropped.length) rows.push(["dropped", dropped.map(([why, n]) => `${why} ${count(n)}`).join(", "), "warn"]);
+  const troubles = [switched?.trouble, ...(switched?.ports ?? []).map((p) => p.trouble && `${p.link}: ${p.trouble}`), system.standby?.trouble];
+  for (const why of troubles.filter(Boolean)) rows.push(["trouble", why, "warn"]);
+  for (const change of system.pending ?? []) {
+    rows.push(["under way", `${change.what}${change.waits_for ? `, waits for ${change.waits_for}` : ""}`, "warn"]);
+  }
   if (system.journal_trouble) rows.push(["journal", system.journal_trouble, "bad"]);
   $("#totals").replaceChildren(...rows.map(([what, text, kind]) =>
     make("div", {}, make("dt", {}, what), make("dd", { class: kind }, text))));
@@ -92,7 +104,7 @@ function picture() {
     make("rect", { class: "node", x: -34, y: -20, width: 68, height: 40, rx: 4 }), make("text", { y: 4 }, sw?.name ?? "?")));
   for (const host of hosts) {
     const { x, y } = at.get(host.name), { up, down, moods } = moved.get(host.name);
-    const kind = host.connected ? worst(moods) : "bad";
+    const kind = host.connected ? worst([...moods, host.trouble ? "warn" : ""]) : "bad";
     const why = host.trouble ?? (host.connected ? "" : "its agent does not answer");
     const rate = [up > 0 ? `↑ ${size(up)}/s` : "", down > 0 ? `↓ ${size(down)}/s` : ""].filter(Boolean).join("  ");
     shapes.push(make("g", { class: kind, "data-host": host.name, transform: `translate(${x} ${y})` },
@@ -104,8 +116,16 @@ function picture() {
 
 function spark(name) {
   const values = past.get(name) ?? [], most = Math.max(1, ...values);
-  const points = values.map((v, n) => `${n + SAMPLES - values.length},${(24 - 22 * v / most).toFixed(1)}`).join(" ");
-  return make("svg", { viewBox: `0 0 ${SAMPLES} 25`, preserveAspectRatio: "none", "aria-hidden": "true" }, make("polyline", { class: "spark", points }));
+  return values.map((v, n) => `${n + SAMPLES - values.length},${(24 - 22 * v / most).toFixed(1)}`).join(" ");
+}
+
+// A flow's row, whose cells stay: a click on one that is replaced while the button is down would be none.
+function newRow(name) {
+  const line = make("svg", { viewBox: `0 0 ${SAMPLES} 25`, preserveAspectRatio: "none", "aria-hidden": "true" }, make("polyline", { class: "spark" }));
+  const row = make("tr", { tabindex: 0, "data-flow": name }, make("td", {}, name), make("td"), make("td"),
+    make("td", { class: "wide" }), make("td", { class: "wide" }), make("td", {}, line), make("td"));
+  row.addEventListener("click", () => choose(name));
+  return row;
 }
 
 const rows = new Map();
@@ -121,18 +141,18 @@ function table() {
   shown.forEach((flow, n) => {
     let row = rows.get(flow.name);
     if (!row) {
-      row = make("tr", { tabindex: 0, "data-flow": flow.name });
-      row.addEventListener("click", () => choose(flow.name));
+      row = newRow(flow.name);
       rows.set(flow.name, row);
     }
     if (body.children[n] !== row) body.insertBefore(row, body.children[n] ?? null);
     const rate = rates.get(flow.name);
     row.setAttribute("aria-selected", flow.name === chosen);
     const kind = moodOf(flow);
-    row.replaceChildren(
-      make("td", {}, flow.name), make("td", {}, flow.kind), make("td", {}, rate ? `${size(rate.bytes_per_second)}/s` : ""),
-      make("td", { class: "wide" }, rate ? count(rate.items_per_second) : ""), make("td", { class: "wide" }, rate ? count(rate.retries) : ""),
-      make("td", {}, spark(flow.name)), make("td", { class: kind }, kind === "bad" && flow.state !== "failed" ? "a program died" : flow.state));
+    const texts = [flow.name, flow.kind, rate ? `${size(rate.bytes_per_second)}/s` : "", rate ? count(rate.items_per_second) : "",
+      rate ? count(rate.retries) : "", null, stateOf(flow, kind)];
+    texts.forEach((text, at) => { if (text !== null) row.cells[at].textContent = text; });
+    row.cells[6].className = kind;
+    row.querySelector(".spark").setAttribute("points", spark(flow.name));
   });
   $("#none").hidden = flows.length > 0;
 }
@@ -147,8 +167,6 @@ function detail() {
   const flow = flows.find((f) => f.name === chosen), box = $("#detail");
   box.hidden = !flow;
   if (!flow) return;
-  const close = make("button", { type: "button" }, "Close (Esc)");
-  close.addEventListener("click", () => choose(chosen));
   const settings = { item_size: size(flow.item_size), ring_size: size(flow.ring_size), lanes: flow.lanes, ...flow.settings };
   const list = Object.entries(settings).filter(([, value]) => value !== null && value !== "")
     .map(([key, value]) => make("div", {}, make("dt", {}, key), make("dd", {}, `${value}`)));
@@ -156,22 +174,24 @@ function detail() {
   const lines = [["producer", flow.producers], ["consumer", flow.consumers]].flatMap(([role, side]) =>
     side.flatMap((member) => member.rings.map((ring) => {
       const own = stats.get(ring.name), is = mood(own);
-      const state = is === "bad" ? "died" : is === "warn" ? "silent" : own?.attached ? "attached" : "no program";
+      const state = own?.old_ms > 0 ? `old: ${Math.ceil(own.old_ms / 1000)} s`
+        : is === "bad" ? "died" : is === "warn" ? "silent" : own?.attached ? "attached" : "no program";
       return make("tr", { "data-ring": ring.name },
         make("td", {}, role), make("td", {}, member.name), make("td", {}, member.host), make("td", {}, ring.name),
         make("td", {}, make("meter", { min: 0, max: 1, value: own?.fill ?? 0, title: `${Math.round(100 * (own?.fill ?? 0))} % full` })),
         make("td", {}, own ? `${size(own.bytes_per_second)}/s` : ""),
-        make("td", { class: is || (own?.attached ? "good" : "") }, member.leaving ? `${state}, leaves` : state));
+        make("td", { class: own?.old_ms > 0 ? "warn" : is || (own?.attached ? "good" : "") }, member.leaving ? `${state}, leaves` : state));
     })));
   const waits = [flow.reason, flow.pending].filter(Boolean).map((why) => make("p", { class: moodOf(flow) || "warn" }, why));
-  box.replaceChildren(close, make("h2", {}, `${flow.name}: ${flow.kind}, ${flow.state}`), ...waits, make("dl", {}, ...list),
-    make("div", { class: "scroll" }, make("table", {},
-      make("thead", {}, make("tr", {}, ...["side", "member", "host", "ring", "fill", "B/s", "program"].map((h) => make("th", {}, h)))),
-      make("tbody", {}, ...lines))));
+  $("#detail h2").textContent = `${flow.name}: ${flow.kind}, ${flow.state}`;
+  $("#detail .waits").replaceChildren(...waits);
+  $("#detail dl").replaceChildren(...list);
+  $("#detail tbody").replaceChildren(...lines);
 }
 
 function line(event) {
-  const grave = ["flow-failed", "program-died", "agent-lost", "journal-failed", "member-removed", "switch-lost", "session-lost", "link-down"].includes(event.kind);
+  const grave = ["flow-failed", "flow-stalled", "program-died", "member-silent", "agent-lost", "switch-lost", "session-lost", "primary-lost",
+    "standby-lost", "journal-failed", "link-down", "process-late", "wrong-source", "wrong-vlan", "missed"].includes(event.kind);
   const about = [event.flow, event.member, event.host].filter(Boolean).join(" ");
   return make("li", { class: grave ? "bad" : "" }, make("time", {}, new Date(event.time_ms).toLocaleTimeString()),
     make("b", {}, event.kind), make("span", {}, [about, event.text].filter(Boolean).join(": ")));
@@ -229,6 +249,7 @@ source.onerror = () => trouble("zsr dash does not answer: is it still running? T
 source.onopen = () => trouble("");
 
 $("#filter").addEventListener("input", soon);
+$("#detail button").addEventListener("click", () => choose(chosen));
 document.addEventListener("keydown", (key) => {
   const row = document.activeElement?.closest?.("tr[data-flow]");
   if (key.key === "Escape") { if (chosen) choose(chosen); else $("#filter").value = "", soon(); }

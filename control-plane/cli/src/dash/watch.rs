@@ -112,9 +112,13 @@ impl Watch {
     /// Takes events as they come. A controller that is started anew begins to count anew.
     fn follow(&self, session: &Session) {
         loop {
-            self.events.add("".into());
+            let mut is_first = true;
             if let Ok(events) = session.events(Some(0), true) {
                 for event in events.map_while(Result::ok) {
+                    // What the last controller told stays until another one tells something.
+                    if std::mem::take(&mut is_first) {
+                        self.events.add("".into());
+                    }
                     self.events.add(json::event(&event).to_string().into());
                 }
             }

@@ -67,7 +67,7 @@ fn a_page_tells_what_happens_and_takes_nothing() {
 #[test]
 fn a_page_is_for_this_machine_only() {
     let system = System::up(HOSTS);
-    for command in [&["dash", "--listen", "0.0.0.0:9465"][..], &["up", "x.yaml", "--dash", "[::]:9465"]] {
+    for command in [&["dash", "--listen", "0.0.0.0:9465"][..], &["up", "x.yaml", "--dash=[::]:9465"]] {
         let topology = system.root().join("x.yaml");
         std::fs::write(&topology, "hosts: [h1]\nflows: []\n").expect("written");
         let command: Vec<&str> = command
