@@ -174,8 +174,9 @@ fn bills(root: &Path, out: &Path) -> Result<Option<PathBuf>, String> {
     let strays = ["ls-files", "--others", "--exclude-standard", "--", "*.cdx.json"];
     let listed =
         Command::new("git").current_dir(root).args(strays).output().map_err(|e| format!("git: {e}"))?;
-    for stray in String::from_utf8_lossy(&listed.stdout).lines() {
-        let path = root.join(stray);
+    let inside = |path: &Path| fs::canonicalize(path).is_ok_and(|path| path.starts_with(out));
+    let strays = String::from_utf8_lossy(&listed.stdout);
+    for path in strays.lines().map(|stray| root.join(stray)).filter(|path| !inside(path)) {
         fs::remove_file(&path).map_err(at(&path))?;
     }
     asked.map(|()| Some(out.join(BILLS[0].1)))
