@@ -111,7 +111,7 @@ pub struct UpArgs {
     #[command(flatten)]
     pub journal: JournalArg,
     /// Then show the system as a page in a browser, until Ctrl-C, as zsr dash does; the system stays up
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9465")]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9465")]
     pub dash: Option<SocketAddr>,
     /// Folder with the compiled P4 program, instead of the built-in one
     #[arg(long, value_name = "DIR")]

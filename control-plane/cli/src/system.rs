@@ -142,6 +142,10 @@ pub(super) fn controller(args: &ControllerArgs) -> u8 {
             return USAGE;
         }
         let noted = Place::make(args.role.system.as_deref().unwrap_or(&topology.name)).and_then(|place| {
+            // One that runs keeps what it was told, and this one is refused below.
+            if Lock::holder(&place.pid(&Role::Controller.process())) != Holder::Nobody {
+                return Ok(());
+            }
             let layout = process::read_layout(&place)?.unwrap_or_default();
             let (listen, journal) = (listen.or(layout.listen), journal.or(layout.journal.clone()));
             process::write_layout(&place, &Layout { listen, journal, ..layout })

@@ -13,6 +13,7 @@ mod elastic;
 mod ends;
 mod gpu;
 mod guide;
+mod journal;
 mod kills;
 mod layouts;
 mod leaving;

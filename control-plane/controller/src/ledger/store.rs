@@ -77,7 +77,9 @@ impl Store for FileStore {
     }
 
     fn replace(&mut self, text: &[u8]) -> io::Result<()> {
-        let fresh = self.path.with_extension("new");
+        let mut fresh = self.path.clone().into_os_string();
+        fresh.push(".new");
+        let fresh = PathBuf::from(fresh);
         let mut file = File::create(&fresh)?;
         file.write_all(text)?;
         file.sync_all()?;

@@ -30,5 +30,7 @@ pub fn read_layout(place: &Place) -> Result<Option<Layout>, PlaceError> {
 pub fn write_layout(place: &Place, layout: &Layout) -> Result<(), PlaceError> {
     let path = place.layout_file();
     let text = serde_json::to_vec(layout).map_err(|e| io_at(&path)(e.into()))?;
-    std::fs::write(&path, text).map_err(io_at(&path))
+    // Processes that start meanwhile read the whole file, old or new.
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &path)).map_err(io_at(&path))
 }

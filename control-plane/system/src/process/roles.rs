@@ -251,10 +251,25 @@ pub fn run(
             Role::Standby { .. } => switch::run(place, &topology.of_switch(1), 1, stop, ready).await,
             Role::Agent { host, listen } => agent::run(place, topology, host, *listen, stop, ready).await,
             Role::Controller => {
+                // One in the system's folder has the lock of the process.
+                let _lock = journal.as_deref().map(lock_journal).transpose()?;
                 let journal = journal.unwrap_or_else(|| place.journal());
                 control(place, topology, artifacts, (&journal, listen_at), stop, ready).await
             }
         }
+    })
+}
+
+/// A journal that lies elsewhere belongs to one controller of the machine at a time.
+fn lock_journal(journal: &Path) -> Result<Lock, RoleError> {
+    let mut path = journal.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    Lock::take(&path).map_err(|e| match e.kind() {
+        ErrorKind::AddrInUse => {
+            RoleError::Other(format!("--journal {}: another controller writes it", journal.display()))
+        }
+        _ => RoleError::Other(format!("--journal {}: {}: {e}", journal.display(), path.display())),
     })
 }
 

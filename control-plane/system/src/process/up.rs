@@ -5,6 +5,7 @@ use super::log::Log;
 use super::netns::{self, NetnsError};
 use super::roles::Role;
 use super::{Down, down};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -174,17 +175,34 @@ impl Up<'_> {
         if !self.flows {
             return Ok(());
         }
-        for flows in topology.flows.chunks(AT_ONCE) {
+        let taken_up = self.taken_up(&session).map_err(|e| self.reason(place, e))?;
+        let flows: Vec<&Flow> = topology.flows.iter().filter(|f| !taken_up.contains(&f.name)).collect();
+        for flows in flows.chunks(AT_ONCE) {
             self.create(&session, flows).map_err(|e| self.reason(place, e))?;
         }
         Ok(())
     }
 
+    /// Flows of the topology that the controller has found in its journal.
+    fn taken_up(&self, session: &Session) -> Result<BTreeSet<String>, UpError> {
+        let Some(first) = self.topology.flows.first() else { return Ok(BTreeSet::new()) };
+        let there = session.call(|mut c| async move { c.list_flows(proto::ListFlowsRequest {}).await });
+        let there = there.map_err(|e| UpError::Flow { flow: first.name.clone(), reason: e.to_string() })?;
+        let names: BTreeSet<String> = there.flows.into_iter().map(|flow| flow.name).collect();
+        for flow in self.topology.flows.iter().filter(|flow| names.contains(&flow.name)) {
+            (self.tell)(&format!(
+                "flow `{}` was in the journal, and goes on with what it was told last",
+                flow.name
+            ));
+        }
+        Ok(names)
+    }
+
     /// Creates flows of the topology, all at once: the controller makes them together. On a machine with too much to do an agent may not
     /// answer in time: the controller is asked again for what it has not made.
-    fn create(&self, session: &Session, flows: &[Flow]) -> Result<(), UpError> {
+    fn create(&self, session: &Session, flows: &[&Flow]) -> Result<(), UpError> {
         let begun = Instant::now();
-        let mut left: Vec<&Flow> = flows.iter().collect();
+        let mut left: Vec<&Flow> = flows.to_vec();
         while let Some(first) = left.first() {
             self.go_on()?;
             let requests: Vec<_> = left.iter().map(|flow| create_flow_request(self.topology, flow)).collect();
