@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Write what each packet meets into a file, or to standard error: parser states, headers, tables, actions, log_msg
     ///
     /// The program is interpreted then, which is much slower.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) trace: Option<PathBuf>,
     /// What happens when an assert or assume of the program does not hold
     #[arg(long, value_enum, default_value_t = OnAssert::Count)]
@@ -203,6 +203,8 @@ mod tests {
         let bare = args("--no-p4 --interface 0@veth0 --pcap");
         assert!(bare.program.is_none() && bare.pcap == Some(".".into()) && bare.notes().is_empty());
         assert_eq!(args("x.json --log-console -L debug --thrift-port 9090").notes().len(), 2);
+        assert_eq!(args("--trace x.json").trace, Some("-".into()), "a program is no file of a trace");
+        assert_eq!(args("--trace=y x.json").trace, Some("y".into()));
     }
 
     #[test]
