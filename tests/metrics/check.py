@@ -78,6 +78,13 @@ def main(work):
             until("what was delivered", lambda: [r for r in ask('zsr_flow_delivered_bytes_total{flow="f"}') if float(r["value"][1]) >= 35_000])
             if ask('zsr_flow_state{flow="g",state="running"}')[0]["value"][1] != "1":
                 raise Failed("flow g does not run")
+            # Each query of the dashboard for Grafana finds something.
+            with open(os.path.join(EXAMPLES, "grafana.json")) as f:
+                dashboard = json.load(f)
+            for panel in dashboard["panels"]:
+                for target in panel["targets"]:
+                    query = target["expr"].replace("$flow", ".*").replace("$__rate_interval", "1m")
+                    until(f"panel {panel['title']}: {query}", lambda query=query: ask(query))
             # A program that dies is an alert.
             dies = subprocess.Popen([system.zsr, "consume", "g"], env=system.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             until("the program is there", lambda: [r for r in ask('zsr_ring_attached{ring="g.h3"}') if r["value"][1] == "1"])
@@ -92,7 +99,7 @@ def main(work):
                 process.kill()
                 process.wait()
         system.down()
-    print("OK metrics: promtool finds nothing, Prometheus scrapes, and an alert fires")
+    print("OK metrics: promtool finds nothing, Prometheus scrapes, each panel for Grafana has data, and an alert fires")
 
 
 work = tempfile.mkdtemp(prefix="zsr-metrics-")

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::cargo::cargo;
 
 /// Files of the repository and their places below the prefix.
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     ("crates/capi/include/zsr.h", "include/zsr.h"),
     ("crates/capi/include/zsr.hpp", "include/zsr.hpp"),
     ("host-agent/cuda/zsr.cuh", "include/zsr.cuh"),
@@ -20,6 +20,7 @@ const FILES: [(&str, &str); 18] = [
     ("host-agent/cuda/examples/moe.cu", "share/zsr/examples/cuda/moe.cu"),
     ("topologies/shuffle-2x2.yaml", "share/zsr/topologies/shuffle-2x2.yaml"),
     ("examples/prometheus/alerts.yml", "share/zsr/prometheus/alerts.yml"),
+    ("examples/prometheus/grafana.json", "share/zsr/prometheus/grafana.json"),
     ("examples/prometheus/prometheus.yml", "share/zsr/prometheus/prometheus.yml"),
     ("docs/install.md", "share/doc/zsr/install.md"),
     ("docs/libraries.md", "share/doc/zsr/libraries.md"),
