@@ -7,7 +7,7 @@ use zsr_soft_nic::To;
 use super::super::memory::Block;
 use super::super::run::Program;
 use super::super::verbs::{ArrivalQueue, CompletionQueue, ReceiveQueue, SendQueue};
-use super::layout::Layout;
+use super::layout::{Layout, Word, entry_in};
 use super::{Counts, Design, STEP, Setup, Stream, Way};
 
 /// Kinds of requests, as [`Counts::requests`] counts them.
@@ -165,6 +165,11 @@ impl Endpoint {
     pub(super) fn post_receive(&mut self, queue: usize, buffer: u16) {
         let (at, len) = self.lay.receive(buffer);
         self.queues.receive[queue].post(buffer, at, len);
+    }
+
+    /// The buffer in a queue's entry number `count` for a node, once it is there.
+    pub(super) fn entry(&self, kind: Word, node: usize, count: u64) -> Option<u16> {
+        entry_in(self.block.load(self.lay.word(kind, node, count)), count)
     }
 
     /// Whether a request to a node can be posted now. It has to be then.

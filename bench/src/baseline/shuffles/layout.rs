@@ -74,6 +74,11 @@ pub(super) fn entry(count: u64, buffer: u16) -> u64 {
     (count + 1) << 16 | u64::from(buffer)
 }
 
+/// The buffer in such a word, if it is the one of that lap and place.
+pub(super) fn entry_in(word: u64, count: u64) -> Option<u16> {
+    (word >> 16 == count + 1).then_some(word as u16)
+}
+
 /// The places in an endpoint's memory, which are the same at all endpoints.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {

@@ -147,11 +147,11 @@ impl Setup {
 /// What was counted since the start, at all endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages with data that were consumed, and rows in them.
+    /// Messages with rows that were consumed.
     pub messages: u64,
     /// Rows consumed.
     pub rows: u64,
-    /// The sum of their keys, and how many were at the wrong node or damaged.
+    /// The sum of their keys, modulo 2^64.
     pub keys: u64,
     /// Rows at the wrong node, or damaged.
     pub strays: u64,

@@ -64,19 +64,15 @@ impl Endpoint {
     /// The next entry of `ValidArr` for a node.
     fn next_valid(&mut self, node: usize) -> Option<u16> {
         self.counts.polled += 1;
-        let link = &mut self.links[node];
-        let word = self.block.load(self.lay.word(Word::Valid, node, link.taken));
-        (word >> 16 == link.taken + 1).then(|| {
-            link.taken += 1;
-            word as u16
-        })
+        let buffer = self.entry(Word::Valid, node, self.links[node].taken)?;
+        self.links[node].taken += 1;
+        Some(buffer)
     }
 
     /// READs what is there, as long as there are buffers for it.
     fn read(&mut self, node: usize) {
         loop {
-            let count = self.links[node].taken;
-            let is_there = self.block.load(self.lay.word(Word::Valid, node, count)) >> 16 == count + 1;
+            let is_there = self.entry(Word::Valid, node, self.links[node].taken).is_some();
             if !is_there || self.links[node].local.is_empty() || !self.may_post(node, For::Data) {
                 return;
             }

@@ -61,12 +61,9 @@ impl Endpoint {
 
     /// The next entry of `FreeArr` for a node.
     pub(super) fn next_free(&mut self, node: usize) -> Option<u16> {
-        let link = &mut self.links[node];
-        let word = self.block.load(self.lay.word(Word::Free, node, link.freed));
-        (word >> 16 == link.freed + 1).then(|| {
-            link.freed += 1;
-            word as u16
-        })
+        let buffer = self.entry(Word::Free, node, self.links[node].freed)?;
+        self.links[node].freed += 1;
+        Some(buffer)
     }
 
     fn is_done_with(&mut self, buffer: u16) {

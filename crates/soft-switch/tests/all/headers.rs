@@ -4,6 +4,20 @@
 use crate::support::Bench;
 use zsr_soft_switch::*;
 
+/// Labels with a TTL of 20 get an `exp` of 9.
+pub fn mark_ttl_20(b: &mut Bench) {
+    let t = b.switch.info().table("I.by_ttl").unwrap();
+    let action = b.switch.info().table_action(t, "I.mark").unwrap();
+    let entry = TableEntry {
+        key: vec![MatchField::Exact(vec![20])],
+        priority: 0,
+        action: EntryAction::Call(ActionCall { action, params: vec![vec![9]] }),
+        idle_timeout_ns: 0,
+        metadata: vec![],
+    };
+    b.switch.table_insert(t, entry).unwrap();
+}
+
 fn send(bytes: &[u8]) -> Vec<u8> {
     let out = Bench::new("headers").send(1, bytes);
     assert_eq!(out.len(), 1);
@@ -46,16 +60,7 @@ fn stacks_are_pushed_popped_and_indexed() {
 #[test]
 fn an_index_found_at_run_time_is_part_of_a_key() {
     let mut b = Bench::new("headers");
-    let t = b.switch.info().table("I.by_ttl").unwrap();
-    let action = b.switch.info().table_action(t, "I.mark").unwrap();
-    let entry = TableEntry {
-        key: vec![MatchField::Exact(vec![20])],
-        priority: 0,
-        action: EntryAction::Call(ActionCall { action, params: vec![vec![9]] }),
-        idle_timeout_ns: 0,
-        metadata: vec![],
-    };
-    b.switch.table_insert(t, entry).unwrap();
+    mark_ttl_20(&mut b);
     let (x, y) = (label(1, false, 10), label(2, true, 20));
     for (index, kind) in [(0, 1), (1, 9), (2, 1)] {
         let out = b.send(1, &labels([1, 4, 0, index], &[x, y]));

@@ -1,5 +1,6 @@
 //! Programs that tell what packets meet do the same as others, and tell it right.
 
+use crate::headers::mark_ttl_20;
 use crate::support::{Bench, text};
 use zsr_random::SplitMix64;
 use zsr_soft_switch::*;
@@ -38,16 +39,7 @@ fn a_traced_program_does_what_others_do() {
 #[test]
 fn a_trace_names_states_headers_keys_actions_and_messages() {
     let mut b = traced("headers");
-    let t = b.switch.info().table("I.by_ttl").unwrap();
-    let action = b.switch.info().table_action(t, "I.mark").unwrap();
-    let entry = TableEntry {
-        key: vec![MatchField::Exact(vec![20])],
-        priority: 0,
-        action: EntryAction::Call(ActionCall { action, params: vec![vec![9]] }),
-        idle_timeout_ns: 0,
-        metadata: vec![],
-    };
-    b.switch.table_insert(t, entry).unwrap();
+    mark_ttl_20(&mut b);
     let mut packet = vec![1, 4, 0, 1];
     packet.extend([0, 0, 0x10, 10, 0, 0, 0x21, 20]);
     packet.extend(b"rest");
