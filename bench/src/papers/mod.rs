@@ -16,15 +16,15 @@ pub use draw::{csv, svg, table};
 
 /// A figure of a paper.
 pub struct Figure {
-    /// As the paper numbers it.
+    /// The figure's number in its paper.
     pub name: &'static str,
-    /// What it shows.
+    /// The figure's title.
     pub title: &'static str,
-    /// What the paper says of it, in our words.
+    /// The paper's statement about the figure, in our words.
     pub says: &'static str,
-    /// What is missing when it is drawn broken.
+    /// The feature that is missing when the figure is drawn broken.
     pub broken: &'static str,
-    /// Draws it; broken if so asked.
+    /// The function that draws the figure; broken if so asked.
     pub draw: fn(bool) -> Drawn,
 }
 
@@ -45,15 +45,15 @@ pub const FIGURES: &[Figure] = &[
 
 /// A figure's curves, and what is to be said of them.
 pub struct Drawn {
-    /// What is along the horizontal axis, with its unit.
+    /// The quantity along the horizontal axis, with its unit.
     pub x: &'static str,
-    /// What is along the vertical axis, with its unit.
+    /// The quantity along the vertical axis, with its unit.
     pub y: &'static str,
     /// Whether the horizontal axis is logarithmic.
     pub log_x: bool,
     /// The curves.
     pub curves: Vec<Curve>,
-    /// What the paper states in numbers.
+    /// Numbers that the paper states.
     pub stated: Vec<Stated>,
     /// Rules of the curves' shapes.
     pub rules: Vec<Rule>,
@@ -61,25 +61,25 @@ pub struct Drawn {
 
 /// A curve.
 pub struct Curve {
-    /// What it is of.
+    /// The curve's name.
     pub name: String,
-    /// Its points, from left to right.
+    /// The curve's points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A number of a paper, and the model's.
 pub struct Stated {
-    /// What it is of, with its unit.
+    /// The number's meaning, with its unit.
     pub what: &'static str,
-    /// The paper's.
+    /// The paper's number.
     pub paper: f64,
-    /// Ours.
+    /// Our number.
     pub ours: f64,
 }
 
 /// A rule of a figure's shape.
 pub struct Rule {
-    /// The rule.
+    /// The rule in words.
     pub text: String,
     /// Whether the curves follow it.
     pub holds: bool,

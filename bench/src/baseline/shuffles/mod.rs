@@ -157,9 +157,9 @@ pub struct Counts {
     pub strays: u64,
     /// Requests posted: for data, for notices of data, of free buffers, and of credit.
     pub requests: [u64; 4],
-    /// Words that receivers looked at in memory, and looks.
+    /// Words that receivers looked at in memory.
     pub polled: u64,
-    /// Looks.
+    /// Number of times that receivers looked for messages.
     pub polls: u64,
 }
 
