@@ -4,7 +4,7 @@
 //! The counters keep `consumed <= intransit <= produced` and `transferred <= intransit`, which is checked at each step. The paper writes
 //! `consumed <= transferred`, which does not hold as `transferred` counts completions that the producer has seen. Two of its listings were
 //! corrected: 5.3's `iscfull` has to look at `intransit`, and 5.1's `chk_lazyrefresh` divides whole numbers before it multiplies them by 100.
-//! Designs with SEND and RECV (Push-2) are not here. Rings have 8,192 items or 16 MiB, and a queue pair has 64 requests under way.
+//! Rings have 8,192 items or 16 MiB, and a queue pair has 64 requests under way.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use zsr_soft_nic::{Access, QpCaps};
 use super::cluster::Hosts;
 use super::memory::Block;
 use super::run::Program;
-use super::verbs::{CompletionQueue, NIC_DEPTH, SendQueue, connect};
+use super::verbs::{ArrivalQueue, CompletionQueue, NIC_DEPTH, ReceiveQueue, SendQueue, connect};
 use super::virtual_time::{LINK, STEP, VirtualTime};
 
-/// How data moves. The producer WRITEs it.
+/// How data moves. The producer WRITEs or SENDs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     /// Push-1, *Basic*: a WRITE for each item.
@@ -25,6 +25,11 @@ pub enum Data {
     Batch,
     /// The same, posted by a thread of its own (*Data Mover*).
     Mover,
+    /// Push-2: a SEND for each item. The consumer posts a RECV for each slot, as many at a time as its pool has.
+    Send {
+        /// RECVs of the pool.
+        pool: u64,
+    },
 }
 
 /// How the consumer learns of data.
@@ -80,6 +85,8 @@ pub struct Made {
 /// Bytes of a ring at most, and items.
 const MOST_BYTES: usize = 16 << 20;
 const MOST_ITEMS: usize = 8192;
+/// RECVs of a pool at most.
+const MOST_RECVS: usize = 64;
 /// Bytes of a WRITE at most.
 const MOST_AT_ONCE: usize = 1 << 20;
 
@@ -227,7 +234,7 @@ impl Producer {
         }
         let slots = self.shape.slots;
         let most = match self.design.data {
-            Data::Push => 1,
+            Data::Push | Data::Send { .. } => 1,
             Data::Batch | Data::Mover => (MOST_AT_ONCE / self.shape.stride()).max(1) as u64,
         };
         loop {
@@ -235,12 +242,15 @@ impl Producer {
             let there = self.produced - self.intransit;
             let room = slots - (self.intransit - self.consumed());
             let items = there.min(room).min(slots - self.intransit % slots).min(most);
-            let waits = self.design.data != Data::Push && writes;
+            let waits = matches!(self.design.data, Data::Batch | Data::Mover) && writes;
             if items == 0 || waits || !self.way.queue.has_room(1) {
                 break;
             }
             let (at, len) = (self.shape.at(self.intransit), items as usize * self.shape.stride());
-            self.way.queue.write(at, len, at, true);
+            match self.design.data {
+                Data::Send { .. } => self.way.queue.send(Some(0), at, len),
+                _ => self.way.queue.write(at, len, at, true),
+            }
             self.way.note(For::Data(items));
             self.intransit += items;
         }
@@ -260,10 +270,28 @@ struct Consumer {
     block: Block,
     way: Way,
     consumed: u64,
+    receives: ReceiveQueue,
+    came: ArrivalQueue,
+    /// RECVs posted, and those that were used up.
+    posted: u64,
+    used: u64,
 }
 
 impl Consumer {
+    /// Posts RECVs for slots that are free, as far as the pool goes.
+    fn post(&mut self) {
+        let Data::Send { pool } = self.design.data else { return };
+        while self.came.poll().is_some() {
+            self.used += 1;
+        }
+        while self.posted - self.used < pool && self.posted - self.consumed < self.shape.slots {
+            self.receives.post(0, self.shape.at(self.posted), self.shape.stride());
+            self.posted += 1;
+        }
+    }
+
     fn dequeue(&mut self) -> Answer {
+        self.post();
         while self.way.completed().is_some() {}
         let transferred = self.block.load(self.shape.word(TRANSFERRED));
         let is_there = match self.design.transfer {
@@ -353,7 +381,7 @@ pub fn run(design: Design, item: usize, ns: u64) -> Made {
         hosts.hands.nics[host].register_mr(blocks[host].region(), 0, access).expect("a key")
     });
     let qpns = [0, 1].map(|host: usize| {
-        let caps = QpCaps { send_depth: NIC_DEPTH, recv_depth: 0 };
+        let caps = QpCaps { send_depth: NIC_DEPTH, recv_depth: MOST_RECVS };
         hosts.hands.nics[host].create_qp(caps).expect("a queue pair")
     });
     connect(&mut hosts, (0, qpns[0]), (1, qpns[1]));
@@ -375,7 +403,20 @@ pub fn run(design: Design, item: usize, ns: u64) -> Made {
         noticed: 0,
         item: vec![0; item],
     };
-    let consumer = Consumer { design, shape, block: consumers, way: way(1), consumed: 0 };
+    let consumer_way = way(1);
+    let (arrivals, came) = hosts.devices[1].arrival_queue(MOST_RECVS);
+    let receives = hosts.devices[1].receive_queue(qpns[1], keys[1], MOST_RECVS, arrivals, 0);
+    let consumer = Consumer {
+        design,
+        shape,
+        block: consumers,
+        way: consumer_way,
+        consumed: 0,
+        receives,
+        came,
+        posted: 0,
+        used: 0,
+    };
     let mut programs = [End::Producer(Box::new(producer)), End::Consumer(Box::new(consumer))];
     let mut time = VirtualTime::new(hosts, LINK);
     let made = |programs: &[End; 2], now: u64| {
