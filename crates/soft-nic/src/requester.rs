@@ -410,7 +410,8 @@ impl Requester {
     }
 }
 
-fn complete(env: &mut Env<'_>, qpn: Qpn, work: &WorkRequest, status: Status) {
+/// Tells of the end of a work request.
+pub(crate) fn complete(env: &mut Env<'_>, qpn: Qpn, work: &WorkRequest, status: Status) {
     let kind = CompletionKind::Send(work.operation);
     env.completions.push(Completion { qpn, wr_id: work.wr_id, kind, status, len: work.local.len });
 }

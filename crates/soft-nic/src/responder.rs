@@ -505,7 +505,7 @@ impl Responder {
         self.queue.push_back(Response::Ack(Ack { psn, syndrome, msn: self.msn }));
     }
 
-    /// What was expected has come.
+    /// Notes that the expected packet has come, and which one is expected now.
     #[inline]
     pub(crate) fn went_on(&mut self, expected: Psn) {
         self.reported = false;

@@ -11,6 +11,7 @@ use zsr_wire::{Frame, Mac, Opcode, Psn, Qpn, deth, ipv4};
 use crate::config::{Access, Mtu};
 use crate::qp::Qp;
 use crate::receive::store;
+use crate::requester::complete;
 use crate::responder::Env;
 use crate::stats::DropReason;
 use crate::template::{Head, Template};
@@ -23,7 +24,7 @@ pub const HEADER: u32 = 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address(pub(crate) u32);
 
-/// What an address is made of.
+/// The attributes of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressAttr {
     /// The other host's IP address.
@@ -96,7 +97,7 @@ impl Ud {
         }
     }
 
-    /// The next datagram in `frame`; `false` if there is none, or its memory is gone.
+    /// Makes the next datagram in `frame`: `None` if there is none, `Some(false)` if its memory is gone.
     fn emit(&mut self, env: &mut Env<'_>, qpn: Qpn, frame: &mut Frame) -> Option<bool> {
         let work = self.queue.pop_front()?;
         let Operation::Datagram(to) = work.operation else { return Some(false) };
@@ -106,11 +107,6 @@ impl Ud {
         complete(env, qpn, &work, if made { Status::Success } else { Status::LocalProtection });
         Some(made)
     }
-}
-
-fn complete(env: &mut Env<'_>, qpn: Qpn, work: &WorkRequest, status: Status) {
-    let kind = CompletionKind::Send(work.operation);
-    env.completions.push(Completion { qpn, wr_id: work.wr_id, kind, status, len: work.local.len });
 }
 
 fn emit(

@@ -201,7 +201,7 @@ pub enum PostError {
         qpn: Qpn,
         /// The operation that was asked for.
         operation: Operation,
-        /// What it does.
+        /// The operations that it does.
         expected: &'static str,
     },
     /// The NIC did not give that address.
