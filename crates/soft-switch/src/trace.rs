@@ -46,20 +46,24 @@ impl Names {
     }
 }
 
-impl Core {
-    /// A value in hexadecimal digits, the highest word first.
-    fn shown(&self, first: R, width: u32) -> String {
-        let words = (width as usize).div_ceil(64).max(1);
-        let at = |word: usize| self.slots[(first as usize + word) & 0xffff];
-        let mut text = format!("{:#x}", at(words - 1));
-        for word in (0..words - 1).rev() {
-            if text == "0x0" {
-                text = format!("{:#x}", at(word));
-            } else {
-                let _ = write!(text, "{:016x}", at(word));
-            }
+/// A value of `width` bits in hexadecimal digits, by its words from the lowest on.
+fn hex(width: u32, word: impl Fn(usize) -> u64) -> String {
+    let words = (width as usize).div_ceil(64).max(1);
+    let mut text = format!("{:#x}", word(words - 1));
+    for at in (0..words - 1).rev() {
+        if text == "0x0" {
+            text = format!("{:#x}", word(at));
+        } else {
+            let _ = write!(text, "{:016x}", word(at));
         }
-        text
+    }
+    text
+}
+
+impl Core {
+    /// The value at a slot and those behind it.
+    fn shown(&self, first: R, width: u32) -> String {
+        hex(width, |word| self.slots[(first as usize + word) & 0xffff])
     }
 
     /// Adds a line to the packet's trace.
@@ -105,15 +109,8 @@ impl Core {
             let (plan, info) = (&image.actions[number], &image.info.actions[number]);
             let words = self.arena.words.get(at as usize..).unwrap_or_default();
             let argument = |((word, width), param): (&(usize, u32), &crate::info::ParamInfo)| {
-                let words = words.get(*word..).unwrap_or_default();
-                let shown: Vec<String> = words
-                    .iter()
-                    .take((*width as usize).div_ceil(64).max(1))
-                    .rev()
-                    .enumerate()
-                    .map(|(n, word)| if n == 0 { format!("{word:#x}") } else { format!("{word:016x}") })
-                    .collect();
-                format!("{}={}", param.name, shown.concat())
+                let at = |n: usize| words.get(word + n).copied().unwrap_or(0);
+                format!("{}={}", param.name, hex(*width, at))
             };
             let arguments: Vec<String> = plan.params.iter().zip(&info.params).map(argument).collect();
             format!("{}({})", info.name, arguments.join(", "))
@@ -146,6 +143,11 @@ impl Core {
             Entry::Verify | Entry::Update | Entry::Deparse => {}
         }
         let done = self.interpret(image, image.entry(entry), data);
+        if matches!(entry, Entry::Ingress | Entry::Egress)
+            && let Some((session, _)) = self.clone
+        {
+            self.tell(format!("  a clone goes to session {session}"));
+        }
         match entry {
             Entry::Parser => {
                 if let Err(Stop::Error(code)) = done {
@@ -155,9 +157,6 @@ impl Core {
                 self.tell_headers(image);
             }
             Entry::Ingress => {
-                if let Some((session, _)) = self.clone {
-                    self.tell(format!("  a clone goes to session {session}"));
-                }
                 let group = std.mcast_grp.map_or(0, |r| slot(self, r));
                 let spec = slot(self, std.egress_spec);
                 self.tell(match (self.condemned, self.resubmit != 0, group, spec) {
@@ -169,9 +168,6 @@ impl Core {
                 });
             }
             Entry::Egress => {
-                if let Some((session, _)) = self.clone {
-                    self.tell(format!("  a clone goes to session {session}"));
-                }
                 let dropped = slot(self, std.egress_spec) == self.drop_port;
                 self.tell(match (self.condemned, dropped, self.recirculate != 0) {
                     (true, ..) => "  dropped: an assertion does not hold".into(),
