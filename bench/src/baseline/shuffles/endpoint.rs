@@ -38,7 +38,7 @@ pub(super) enum Owed {
     Free(usize, u16),
 }
 
-/// What an endpoint knows of a node.
+/// An endpoint's knowledge of a node.
 #[derive(Default)]
 pub(super) struct Link {
     /// Filled buffers that go there.
@@ -69,7 +69,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(lay: &Layout) -> Self {
-        Self { granted: lay.receives() as u64, told: lay.receives() as u64, ..Self::default() }
+        Self { granted: lay.first_credit(), told: lay.first_credit(), ..Self::default() }
     }
 }
 
@@ -153,9 +153,8 @@ impl Endpoint {
                     self.links[node].room.extend(there);
                     (0..self.lay.receives()).for_each(|_| self.queues.receive[node].post(0, 0, 0));
                 }
-                Way::Datagram => self.links[node].granted = depth.into(),
+                Way::Datagram => {}
             }
-            self.links[node].told = self.links[node].granted;
         }
         if self.design.way == Way::Datagram {
             (0..self.lay.receive_buffers()).for_each(|buffer| self.post_receive(0, buffer as u16));
@@ -175,7 +174,7 @@ impl Endpoint {
     /// Whether a request to a node can be posted now. It has to be then.
     pub(super) fn may_post(&mut self, node: usize, what: For) -> bool {
         let queue = if self.design.way == Way::Datagram { 0 } else { node };
-        let sharing = if self.design.multi { 1 } else { self.setup.threads };
+        let sharing = self.setup.threads / self.setup.endpoints(self.design);
         let cost = self.setup.post_ns * sharing as u64;
         let may = self.budget >= cost && self.queues.send[queue].has_room(1);
         if may {

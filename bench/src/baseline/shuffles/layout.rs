@@ -11,7 +11,7 @@ pub(super) const ROW: usize = 16;
 const HEADER: usize = 16;
 const SEAL: usize = 8;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Rows, and more will come.
@@ -128,7 +128,12 @@ impl Layout {
         }
     }
 
-    /// All receive buffers.
+    /// Credit that a node has before it was given any: the receives that are posted for it at the start.
+    pub(super) fn first_credit(&self) -> u64 {
+        if self.before == 0 { self.receives() as u64 } else { self.depth as u64 }
+    }
+
+    /// Receive buffers, for messages and for credits.
     pub(super) fn receive_buffers(&self) -> usize {
         self.buffers() + self.extra
     }

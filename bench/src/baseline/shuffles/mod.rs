@@ -43,7 +43,7 @@ pub enum Notice {
     Completion,
 }
 
-/// How data goes.
+/// The transport of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// SEND and RECV over reliable connections.
@@ -61,7 +61,7 @@ pub enum Way {
 pub struct Design {
     /// An endpoint for each thread, or else one for each node.
     pub multi: bool,
-    /// How data goes.
+    /// The transport of data.
     pub way: Way,
 }
 
@@ -93,7 +93,7 @@ impl Design {
     }
 }
 
-/// What is shuffled, and with what.
+/// The shape of a shuffle, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// Nodes.
@@ -248,7 +248,7 @@ impl Shuffle {
         self.time.now()
     }
 
-    /// What was counted.
+    /// The counts of all endpoints, together.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.endpoints.iter().for_each(|endpoint| sum.add(&endpoint.counts));

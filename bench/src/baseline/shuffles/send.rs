@@ -77,7 +77,7 @@ impl Endpoint {
 
     /// The n-th row's key for a group.
     fn key(&self, group: usize, n: u64) -> u64 {
-        let endpoints = (self.setup.nodes * if self.design.multi { self.setup.threads } else { 1 }) as u64;
+        let endpoints = (self.setup.nodes * self.setup.endpoints(self.design)) as u64;
         let row = n * endpoints + self.number as u64;
         if self.setup.broadcast { row } else { row * self.setup.nodes as u64 + group as u64 }
     }
@@ -119,11 +119,7 @@ impl Endpoint {
     /// Credit that a node gives.
     fn credit(&self, node: usize) -> u64 {
         let word = self.block.load(self.lay.word(Word::Credit, node, 0)) & !FINAL;
-        let first = match self.design.way {
-            Way::Send | Way::Datagram => self.lay.depth,
-            _ => self.lay.receives(),
-        };
-        word.max(first as u64)
+        word.max(self.lay.first_credit())
     }
 
     /// All receives that a node has ever posted for this endpoint, once it posts no more.
@@ -137,17 +133,14 @@ impl Endpoint {
         let (from, len) = (self.lay.send(buffer), self.lay.message);
         let has_credit = self.links[node].sent < self.credit(node);
         match self.design.way {
-            Way::Send => {
+            Way::Send | Way::Datagram => {
                 if !has_credit || !self.may_post(node, For::Data) {
                     return false;
                 }
-                self.queues.send[node].send(Some(buffer), from, len);
-            }
-            Way::Datagram => {
-                if !has_credit || !self.may_post(node, For::Data) {
-                    return false;
+                match self.queues.to.get(node) {
+                    Some(to) => self.queues.send[0].datagram(Some(buffer), *to, from, len),
+                    None => self.queues.send[node].send(Some(buffer), from, len),
                 }
-                self.queues.send[0].datagram(Some(buffer), self.queues.to[node], from, len);
             }
             Way::Read => {
                 if !self.may_post(node, For::Valid) {
