@@ -1,8 +1,10 @@
 //! `cargo xtask dist [--prefix DIR] [--debug]`: a tree of commands, libraries, headers, manual pages and examples, which needs this
 //! repository no more.
 
+use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::cargo::cargo;
 
@@ -88,7 +90,28 @@ pub fn tree(root: &Path, prefix: &Path, profile: &str) -> Result<(), String> {
     let pc = prefix.join("lib/pkgconfig/zsr.pc");
     make_folder(&pc)?;
     std::fs::write(&pc, pkg_config()).map_err(at(&pc))?;
-    crate::packages::pages(&built.join("zsr"), &built.join("zsr-switch"), prefix)
+    pages(&built.join("zsr"), &built.join("zsr-switch"), prefix)
+}
+
+/// Manual pages and completions, written by the commands themselves.
+fn pages(zsr: &Path, switch: &Path, prefix: &Path) -> Result<(), String> {
+    let man = prefix.join("share/man/man1");
+    std::fs::create_dir_all(&man).map_err(at(&man))?;
+    well(Command::new(zsr).args(["reference", "--man"]).arg(&man))?;
+    let page = prefix.join("share/man/man8/zsr-switch.8");
+    make_folder(&page)?;
+    well(Command::new(switch).arg("--man").stdout(File::create(&page).map_err(at(&page))?))?;
+    for (shell, place) in [
+        ("bash", "share/bash-completion/completions/zsr"),
+        ("zsh", "share/zsh/site-functions/_zsr"),
+        ("fish", "share/fish/vendor_completions.d/zsr.fish"),
+    ] {
+        let path = prefix.join(place);
+        make_folder(&path)?;
+        let script = File::create(&path).map_err(at(&path))?;
+        well(Command::new(zsr).args(["completion", shell]).stdout(script))?;
+    }
+    Ok(())
 }
 
 /// The tree can be moved: paths are found from the file's own.
@@ -107,6 +130,13 @@ fn pkg_config() -> String {
          Libs.private: -lgcc_s -lpthread -lm -ldl\n",
         env!("CARGO_PKG_VERSION")
     )
+}
+
+/// Runs a command, which has to succeed.
+pub fn well(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|e| format!("{name}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
 pub fn copy(from: &Path, to: &Path) -> Result<(), String> {

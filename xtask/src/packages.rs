@@ -1,12 +1,12 @@
 //! `cargo xtask packages [--out DIR] [--debug]`: a tarball, a Debian package, a Python wheel, and bills of materials.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo::cargo;
-use crate::dist::{self, at, copy, make_folder};
+use crate::dist::{self, at, copy, well};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Which bills of materials cargo-cyclonedx writes of what is in the packages.
@@ -180,32 +180,4 @@ fn bills(root: &Path, out: &Path) -> Result<Option<PathBuf>, String> {
         fs::remove_file(&path).map_err(at(&path))?;
     }
     asked.map(|()| Some(out.join(BILLS[0].1)))
-}
-
-/// Runs a command, which has to succeed.
-fn well(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().map_err(|e| format!("{name}: {e}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
-}
-
-/// Manual pages and completions, written by the commands themselves.
-pub fn pages(zsr: &Path, switch: &Path, prefix: &Path) -> Result<(), String> {
-    let man = prefix.join("share/man/man1");
-    fs::create_dir_all(&man).map_err(at(&man))?;
-    well(Command::new(zsr).args(["reference", "--man"]).arg(&man))?;
-    let page = prefix.join("share/man/man8/zsr-switch.8");
-    make_folder(&page)?;
-    well(Command::new(switch).arg("--man").stdout(File::create(&page).map_err(at(&page))?))?;
-    for (shell, place) in [
-        ("bash", "share/bash-completion/completions/zsr"),
-        ("zsh", "share/zsh/site-functions/_zsr"),
-        ("fish", "share/fish/vendor_completions.d/zsr.fish"),
-    ] {
-        let path = prefix.join(place);
-        make_folder(&path)?;
-        let script = File::create(&path).map_err(at(&path))?;
-        well(Command::new(zsr).args(["completion", shell]).stdout(script))?;
-    }
-    Ok(())
 }
