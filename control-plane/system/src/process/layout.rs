@@ -30,7 +30,11 @@ pub fn read_layout(place: &Place) -> Result<Option<Layout>, PlaceError> {
 pub fn write_layout(place: &Place, layout: &Layout) -> Result<(), PlaceError> {
     let path = place.layout_file();
     let text = serde_json::to_vec(layout).map_err(|e| io_at(&path)(e.into()))?;
-    // Processes that start meanwhile read the whole file, old or new.
+    write_whole(&path, &text).map_err(io_at(&path))
+}
+
+/// Writes a file completely or not at all: whoever reads it meanwhile has the old or the new one.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
-    std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &path)).map_err(io_at(&path))
+    std::fs::write(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, path))
 }

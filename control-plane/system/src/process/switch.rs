@@ -5,10 +5,9 @@ use super::ports;
 use super::roles::{RoleError, ended, exposed, identity, listen, other};
 use crate::parts::bare_switch;
 use p4runtime_proto::Address;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tokio::sync::watch;
 use zsr::Place;
 use zsr_bmv2::{Bridge, Dataplane, Injector, Ticks};
@@ -241,9 +240,6 @@ async fn reachable(switch: &str, address: SocketAddr) -> Result<(), RoleError> {
 
 /// Writes a file completely or not at all.
 fn write_whole(path: &Path, text: &str) -> Result<(), RoleError> {
-    let fresh: PathBuf = path.with_extension("new");
-    let written = std::fs::File::create(&fresh)
-        .and_then(|mut f| f.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&fresh, path));
+    let written = super::layout::write_whole(path, text.as_bytes());
     written.map_err(|e| RoleError::Other(format!("{}: {e}", path.display())))
 }
