@@ -6,10 +6,15 @@ use std::path::{Path, PathBuf};
 use axum::Router;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use zsr::ClientError;
 
-/// Why nothing is answered.
+use super::{FAILED, OK, USAGE, complain};
+
+/// The reason why a command answers nothing.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DoorError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
     #[error("can't listen at {at}: {source}")]
     Listen { at: String, source: std::io::Error },
     #[error(
@@ -19,6 +24,17 @@ pub(super) enum DoorError {
     Open(SocketAddr),
     #[error("can't start: {0}")]
     Start(std::io::Error),
+}
+
+/// The exit code of a command that has answered; an error is printed.
+pub(super) fn exit(done: Result<(), DoorError>) -> u8 {
+    match done {
+        Ok(()) => OK,
+        Err(e) => {
+            complain(format_args!("error: {e}"));
+            if matches!(e, DoorError::Open(_)) { USAGE } else { FAILED }
+        }
+    }
 }
 
 /// The address and the socket.
@@ -53,7 +69,7 @@ impl<'a> Doors<'a> {
             let failed = |source| DoorError::Listen { at: at.to_string(), source };
             let listener = TcpListener::bind(at).await.map_err(failed)?;
             let at = listener.local_addr().map_err(failed)?;
-            super::complain(format_args!("{what} at http://{at}{path}"));
+            complain(format_args!("{what} at http://{at}{path}"));
             let served = axum::serve(listener, app.clone());
             serving.spawn(async move { served.await });
         }
@@ -62,7 +78,7 @@ impl<'a> Doors<'a> {
             Some(at) => {
                 let failed = |source| DoorError::Listen { at: at.display().to_string(), source };
                 let listener = bound(at).map_err(failed)?;
-                super::complain(format_args!("{what} at {}, path {path}", at.display()));
+                complain(format_args!("{what} at {}, path {path}", at.display()));
                 let served = axum::serve(listener, app);
                 serving.spawn(async move { served.await });
                 Some(Socket(at.to_owned()))

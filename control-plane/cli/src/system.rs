@@ -1,6 +1,6 @@
 //! `zsr up`, `down`, `status`, and the processes of a system.
 
-use super::doors::Doors;
+use super::doors::{self, DoorError, Doors};
 use super::live_args::{ControllerArgs, DownArgs, RoleArgs, StatusArgs, UpArgs};
 use super::{FAILED, OK, USAGE, complain, dash, json, print, tables};
 use std::io::Write;
@@ -28,10 +28,7 @@ pub(super) fn up(args: &UpArgs) -> u8 {
     };
     let page = match args.dash.map(|at| Doors::new(Some(at), None)).transpose() {
         Ok(page) => page,
-        Err(e) => {
-            complain(format_args!("error: {e}"));
-            return USAGE;
-        }
+        Err(e) => return doors::exit(Err(e)),
     };
     let name = args.system.clone().unwrap_or_else(|| topology.name.clone());
     let tell = |text: &str| complain(text);
@@ -65,14 +62,7 @@ pub(super) fn up(args: &UpArgs) -> u8 {
 
 /// Serves the page of a system that has just come up, which outlives the page.
 fn show(doors: &Doors, place: &Place) -> u8 {
-    let shown = Session::open(place).map_err(|e| e.to_string());
-    match shown.and_then(|session| dash::serve(doors, session).map_err(|e| e.to_string())) {
-        Ok(()) => OK,
-        Err(e) => {
-            complain(format_args!("error: {e}"));
-            FAILED
-        }
-    }
+    doors::exit(Session::open(place).map_err(DoorError::from).and_then(|session| dash::serve(doors, session)))
 }
 
 /// `zsr down`.

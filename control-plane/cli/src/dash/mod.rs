@@ -13,39 +13,24 @@ use axum::middleware::{self, Next};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use zsr::{ClientError, Session};
+use zsr::Session;
 
-use super::doors::{DoorError, Doors};
+use super::doors::{self, DoorError, Doors};
 use super::live_args::DashArgs;
-use super::{FAILED, OK, USAGE, complain};
 use watch::Watch;
 
 /// The page talks to nobody but this process, and nothing can be put into it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-#[derive(Debug, thiserror::Error)]
-enum DashError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error(transparent)]
-    Door(#[from] DoorError),
-}
-
 /// Serves the page until Ctrl-C.
 pub(super) fn dash(args: &DashArgs) -> u8 {
-    match run(args) {
-        Ok(()) => OK,
-        Err(e) => {
-            complain(format_args!("error: {e}"));
-            if matches!(e, DashError::Door(DoorError::Open(_))) { USAGE } else { FAILED }
-        }
-    }
+    doors::exit(run(args))
 }
 
-fn run(args: &DashArgs) -> Result<(), DashError> {
+fn run(args: &DashArgs) -> Result<(), DoorError> {
     let doors = Doors::new(Some(args.listen), None)?;
-    Ok(serve(&doors, args.contact.open()?)?)
+    serve(&doors, args.contact.open()?)
 }
 
 /// Serves the page of a session's system until Ctrl-C.

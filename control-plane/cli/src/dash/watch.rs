@@ -15,9 +15,8 @@ use zsr_api::controller as proto;
 use crate::metrics::{Snapshot, look};
 use crate::{json, top};
 
-/// Between two looks, while somebody reads; and until it is looked whether somebody does.
+/// Between two looks, while somebody reads.
 const EVERY: Duration = Duration::from_millis(500);
-const IDLE: Duration = Duration::from_millis(50);
 /// Until a controller that does not answer is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Events that are kept for new readers.
@@ -63,27 +62,31 @@ impl Events {
 pub(super) struct Watch {
     seen: watch::Sender<Seen>,
     events: Arc<Events>,
+    /// Wakes the thread that looks: a reader has come.
+    wake: std::sync::mpsc::Sender<()>,
 }
 
 impl Watch {
     /// Watches a system for as long as the process lives.
     pub(super) fn start(session: Session) -> Self {
         let events = Arc::new(Events { kept: Mutex::default(), news: broadcast::channel(KEPT).0 });
-        let watch = Self { seen: watch::Sender::default(), events };
+        let (wake, woken) = std::sync::mpsc::channel();
+        let watch = Self { seen: watch::Sender::default(), events, wake };
         let session = Arc::new(session);
         let (own, of_events) = (watch.clone(), session.clone());
-        std::thread::spawn(move || own.look(&session));
+        std::thread::spawn(move || own.look(&session, &woken));
         let own = watch.clone();
         std::thread::spawn(move || own.follow(&of_events));
         watch
     }
 
-    fn look(&self, session: &Session) {
+    fn look(&self, session: &Session, woken: &std::sync::mpsc::Receiver<()>) {
         let mut before: Option<proto::Stats> = None;
         loop {
             if self.seen.receiver_count() == 0 {
                 before = None;
-                std::thread::sleep(IDLE);
+                // The sender's other end is in this thread, too, so there is no error.
+                let _ = woken.recv();
                 continue;
             }
             match look(session) {
@@ -130,6 +133,8 @@ impl Watch {
     pub(super) fn stream(&self) -> ReceiverStream<Result<Event, Infallible>> {
         let (to, stream) = mpsc::channel(16);
         let mut seen = self.seen.subscribe();
+        // The thread that looks lives as long as the process.
+        let _ = self.wake.send(());
         let (past, mut news) = self.events.all();
         let own = self.clone();
         tokio::spawn(async move {

@@ -12,36 +12,21 @@ use axum::routing::get;
 use zsr::{ClientError, Session};
 use zsr_api::controller as proto;
 
-use super::doors::{DoorError, Doors};
+use super::doors::{self, DoorError, Doors};
 use super::live_args::MetricsArgs;
-use super::{FAILED, OK, USAGE, complain, print};
+use super::print;
 pub(super) use exposition::Snapshot;
 
 /// The two forms of a scrape.
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Why there is no scrape.
-#[derive(Debug, thiserror::Error)]
-enum MetricsError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error(transparent)]
-    Door(#[from] DoorError),
-}
-
 /// Prints one scrape, or answers scrapes.
 pub(super) fn metrics(args: &MetricsArgs) -> u8 {
-    match run(args) {
-        Ok(()) => OK,
-        Err(e) => {
-            complain(format_args!("error: {e}"));
-            if matches!(e, MetricsError::Door(DoorError::Open(_))) { USAGE } else { FAILED }
-        }
-    }
+    doors::exit(run(args))
 }
 
-fn run(args: &MetricsArgs) -> Result<(), MetricsError> {
+fn run(args: &MetricsArgs) -> Result<(), DoorError> {
     let doors = Doors::new(args.listen, args.socket.as_deref())?;
     let session = args.contact.open()?;
     if args.listen.is_none() && args.socket.is_none() {
@@ -49,7 +34,7 @@ fn run(args: &MetricsArgs) -> Result<(), MetricsError> {
         return Ok(());
     }
     let app = Router::new().route("/metrics", get(scrape)).with_state(Arc::new(session));
-    Ok(doors.serve("metrics are", "/metrics", app)?)
+    doors.serve("metrics are", "/metrics", app)
 }
 
 /// Asks the controller for all that a scrape has.
