@@ -90,6 +90,8 @@ pub(crate) type FieldLists = HashMap<u64, Box<[(R, u8)]>>;
 
 /// Everything that running needs; immutable.
 pub(crate) struct Image {
+    /// The JSON that it was loaded from.
+    pub text: Box<str>,
     pub info: ProgramInfo,
     pub code: Vec<Op>,
     /// Pairs of slots that fused copies and arguments name.

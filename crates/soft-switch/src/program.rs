@@ -39,18 +39,17 @@ impl Program {
     /// name and place; damaged input is an error, never a panic. A text whose program was loaded before and is still
     /// there is not loaded again.
     pub fn from_json(text: &str) -> std::result::Result<Program, LoadError> {
-        static LOADED: Mutex<Vec<(Box<str>, Weak<Image>)>> = Mutex::new(Vec::new());
+        static LOADED: Mutex<Vec<Weak<Image>>> = Mutex::new(Vec::new());
         let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let known =
-            loaded().iter().find(|(known, _)| **known == *text).and_then(|(_, image)| image.upgrade());
+        let known = loaded().iter().filter_map(Weak::upgrade).find(|image| *image.text == *text);
         if let Some(image) = known {
             return Ok(Program { image });
         }
         apart(text, false).map(|image| {
             let image = Arc::new(image);
             let mut loaded = loaded();
-            loaded.retain(|(_, image)| image.strong_count() > 0);
-            loaded.push((text.into(), Arc::downgrade(&image)));
+            loaded.retain(|image| image.strong_count() > 0);
+            loaded.push(Arc::downgrade(&image));
             compile_meanwhile(&image);
             Program { image }
         })
@@ -69,6 +68,11 @@ impl Program {
     /// or that forbid to make memory executable, and with very big programs.
     pub fn is_native(&self) -> bool {
         self.image.native.wait().is_some()
+    }
+
+    /// The JSON that the program was loaded from.
+    pub fn text(&self) -> &str {
+        &self.image.text
     }
 
     /// The objects that the program declares, by name.
@@ -276,6 +280,7 @@ pub(crate) fn load(text: &str, traced: bool) -> Result<Image> {
             .collect(),
     };
     let image = Image {
+        text: text.into(),
         native: OnceLock::new(),
         has_idle_tables: tables.iter().any(|table| table.idle),
         registers: Register::layout(&info.registers),

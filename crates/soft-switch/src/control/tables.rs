@@ -37,7 +37,7 @@ impl Switch {
         def.key.rule(key, priority)
     }
 
-    fn entry(&self, t: TableId, key: &[MatchField], priority: i32) -> Result<usize, ControlError> {
+    pub(super) fn entry(&self, t: TableId, key: &[MatchField], priority: i32) -> Result<usize, ControlError> {
         let rule = self.rule(t, key, priority)?;
         let found = self.core.tables[t.index()].index.get(&rule);
         found.map(|i| *i as usize).ok_or(ControlError::NoEntry { table: t })
@@ -183,6 +183,7 @@ impl Switch {
         let slot = table.free.pop().unwrap_or_else(|| {
             table.hot.push(Hot::Call { action: NO_ACTION, next: 0, args: 0 });
             table.cold.push(None);
+            table.versions.push(0);
             table.counters.push(CounterValue::default());
             table.meters.push(Meter::default());
             table.last_hit.push(0);
@@ -272,6 +273,7 @@ impl Switch {
         table.index.remove(&cold.rule);
         table.lookup.remove(&cold.rule);
         table.free.push(i as u32);
+        table.versions[i] = table.versions[i].wrapping_add(1);
         let hot = table.hot[i + 1];
         self.release_action(t, &cold.entry.action, hot, cold.args, cold.implicit);
     }

@@ -17,6 +17,7 @@ pub use timer::{Numbers, Rest, TimerId, TimerPort};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use zsr_wire::frame::{Frame, FramePool};
@@ -27,6 +28,8 @@ use crate::exec::core::Core;
 use crate::info::{ProgramInfo, TableId};
 use crate::program::Program;
 use packet::{Again, Waiting};
+
+static INCARNATIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A switch that runs one program. It does no I/O and reads no clock.
 pub struct Switch {
@@ -59,6 +62,7 @@ pub struct Switch {
     stats: stats::AllStats,
     told: asserts::Told,
     allowed: Option<Box<[bool]>>,
+    incarnation: u64,
 }
 
 impl Switch {
@@ -98,6 +102,7 @@ impl Switch {
             stats: stats::AllStats::default(),
             told: asserts::Told::default(),
             allowed,
+            incarnation: INCARNATIONS.fetch_add(1, Ordering::Relaxed),
             program: program.clone(),
             config,
         };
@@ -108,6 +113,11 @@ impl Switch {
     /// The program that runs.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// A number that no other state of a switch of this process has: another one since a program was put in place.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// The objects that the program declares.

@@ -93,6 +93,8 @@ pub(crate) struct Table {
     pub hot: Vec<Hot>,
     pub cold: Vec<Option<Cold>>,
     pub free: Vec<u32>,
+    /// How often each slot was given to another entry.
+    pub versions: Vec<u8>,
     pub index: HashMap<Rule, u32>,
     pub default_action: Option<EntryAction>,
     pub default_args: usize,
@@ -115,6 +117,7 @@ impl Table {
             hot: vec![Hot::Call { action: NO_ACTION, next, args: 0 }],
             cold: Vec::new(),
             free: Vec::new(),
+            versions: Vec::new(),
             index: HashMap::new(),
             default_action: None,
             default_args: 0,
