@@ -3,15 +3,24 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args as ClapArgs, Parser, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use p4runtime_proto::Address;
+
+use crate::trace::Trace;
 
 /// A software switch with a P4Runtime server, for v1model programs that p4c-bm2-ss compiled
 ///
 /// It takes the command line of simple_switch_grpc, and runs until SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "zsr-switch", version = zsr_version::VERSION, max_term_width = 100, after_long_help = include_str!("after.md"))]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) instead: Option<Instead>,
     /// The program: JSON that p4c-bm2-ss made
     #[arg(value_name = "PROGRAM.json", required_unless_present_any = ["no_p4", "man"], conflicts_with = "no_p4")]
     pub(crate) program: Option<PathBuf>,
@@ -32,6 +41,12 @@ pub(crate) struct Args {
     /// The program is interpreted then, which is much slower.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub(crate) trace: Option<PathBuf>,
+    /// Serve simple_switch_CLI at this port of 127.0.0.1; without the option nobody is served
+    #[arg(long, value_name = "PORT")]
+    pub(crate) thrift_port: Option<u16>,
+    /// Commands of simple_switch_CLI that are carried out before the first packet
+    #[arg(long, value_name = "FILE", requires = "program")]
+    pub(crate) commands: Option<PathBuf>,
     /// What happens when an assert or assume of the program does not hold
     #[arg(long, value_enum, default_value_t = OnAssert::Count)]
     pub(crate) assert: OnAssert,
@@ -43,6 +58,12 @@ pub(crate) struct Args {
     /// Options of the target, as behind `--` at simple_switch_grpc
     #[arg(last = true, value_name = "TARGET OPTIONS")]
     pub(crate) target: Vec<String>,
+}
+
+/// What is done in place of running a switch.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Instead {
+    Trace(Trace),
 }
 
 /// What an assert or assume that does not hold does to its packet.
@@ -58,9 +79,6 @@ pub(crate) enum OnAssert {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Options of bmv2 that are taken and have no effect")]
 pub(crate) struct WithoutEffect {
-    /// Port of bmv2's Thrift server; there is none here
-    #[arg(long, value_name = "PORT")]
-    thrift_port: Option<u16>,
     /// Address of bmv2's nanomsg log
     #[arg(long, value_name = "ADDRESS")]
     nanolog: Option<String>,
@@ -141,7 +159,6 @@ impl Args {
     /// What of the command line has no effect, and what to use in its place.
     pub(crate) fn notes(&self) -> Vec<String> {
         let WithoutEffect {
-            thrift_port,
             nanolog,
             notifications_addr,
             log_console,
@@ -158,10 +175,6 @@ impl Args {
             || *log_flush
             || dump_packet_data.is_some();
         let all = [
-            (
-                thrift_port.is_some(),
-                "--thrift-port: there is no Thrift server, so simple_switch_CLI finds none; use a P4Runtime client",
-            ),
             (nanolog.is_some(), "--nanolog: there is no nanomsg log"),
             (
                 notifications_addr.is_some(),
@@ -202,7 +215,7 @@ mod tests {
         assert_eq!((target.cpu_port, target.drop_port), (255, 511));
         let bare = args("--no-p4 --interface 0@veth0 --pcap");
         assert!(bare.program.is_none() && bare.pcap == Some(".".into()) && bare.notes().is_empty());
-        assert_eq!(args("x.json --log-console -L debug --thrift-port 9090").notes().len(), 2);
+        assert_eq!(args("x.json --log-console -L debug --thrift-port 9090").notes().len(), 1);
         assert_eq!(args("--trace x.json").trace, Some("-".into()), "a program is no file of a trace");
         assert_eq!(args("--trace=y x.json").trace, Some("y".into()));
     }

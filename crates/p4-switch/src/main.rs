@@ -3,12 +3,15 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod commands;
+mod ports;
 mod run;
+mod trace;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use args::Args;
+use args::{Args, Instead};
 use clap::{CommandFactory, Parser};
 
 fn main() -> ExitCode {
@@ -25,7 +28,11 @@ fn main() -> ExitCode {
     for note in args.notes() {
         say(format_args!("note: {note}"));
     }
-    match run::run(&args) {
+    let done = match &args.instead {
+        Some(Instead::Trace(trace)) => trace::run(trace),
+        None => run::run(&args),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(run::Error::Usage(why)) => {
             say(format_args!("error: {why}"));

@@ -1,24 +1,24 @@
 //! The switch: its program, its ports, its server, until a signal.
 
-use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use p4runtime_proto::Address;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use zsr_link::{AnyPort, Capture, LoopConfig, PacketPort, PcapSink, PortLoop, Waker};
+use zsr_bmv2_runtime::{Served, State, serve};
+use zsr_link::{LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_free_unix, empty_program};
 use zsr_soft_switch::{FailedAssert, Program, Switch, SwitchConfig, SwitchNode, control_queue};
 use zsr_tls::Identity;
 
 use crate::args::{Args, Interface, OnAssert, Target};
-use crate::say;
-
-/// Bytes of an IP packet that each interface has to carry.
-const MTU: u32 = 68;
+use crate::ports::SwitchPorts;
+use crate::{commands, say};
 
 /// How long controllers may take to let go when the switch ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -31,11 +31,11 @@ pub(crate) enum Error {
     Failed(String),
 }
 
-fn usage(e: impl Display) -> Error {
+pub(crate) fn usage(e: impl Display) -> Error {
     Error::Usage(e.to_string())
 }
 
-fn failed(e: impl Display) -> Error {
+pub(crate) fn failed(e: impl Display) -> Error {
     Error::Failed(e.to_string())
 }
 
@@ -60,7 +60,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let waker = Waker::new().map_err(failed)?;
     let wake = waker.clone();
     let (handle, control) = control_queue(move || wake.wake());
-    let mut node = SwitchNode::new(Switch::new(&program, config), control);
+    let (mut switch, mut state) = (Switch::new(&program, config), State::default());
+    if let Some(path) = &args.commands {
+        commands::run(path, &mut switch, &mut state).map_err(usage)?;
+    }
+    let mut node = SwitchNode::new(switch, control);
     if let Some(path) = &args.trace {
         let mut out = trace_to(path)?;
         node.on_trace(move |lines| {
@@ -70,19 +74,39 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     node.on_failed_assert(|assert| say(format_args!("{assert}")));
     let mut ports = PortLoop::new(node, &waker, LoopConfig::default()).map_err(failed)?;
-    let captures = open(&mut ports, args, &target)?;
-    ports.on_trouble(|port, trouble| match trouble {
-        Some(trouble) => say(format_args!("port {port}: {trouble}")),
-        None => say(format_args!("port {port}: it works again")),
+    let down = Arc::new(Mutex::new(Vec::new()));
+    let troubled = down.clone();
+    ports.on_trouble(move |port, trouble| {
+        let mut down = troubled.lock().unwrap_or_else(PoisonError::into_inner);
+        down.retain(|one| *one != port);
+        match trouble {
+            Some(trouble) => {
+                down.push(port);
+                say(format_args!("port {port}: {trouble}"));
+            }
+            None => say(format_args!("port {port}: it works again")),
+        }
     });
 
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
     let _inside = runtime.enter();
     let mut signals = Signals::new().map_err(failed)?;
-    let (listener, address) = runtime.block_on(listen(&target))?;
     let ports = ports.spawn("zsr-switch").map_err(failed)?;
+    let open = Arc::new(SwitchPorts::new(ports.handle().clone(), args.device_id, &target, down));
+    for Interface { port, name } in &args.interfaces {
+        let refused = |why| usage(format_args!("-i {port}@{name}: {why}"));
+        open.open(*port, name, args.pcap.as_deref()).map_err(refused)?;
+    }
+    let thrift = args.thrift_port.map(listen_to_thrift).transpose()?;
+    let (listener, address) = runtime.block_on(listen(&target))?;
     let _ = writeln!(std::io::stdout(), "P4Runtime at {address}, device {}", args.device_id);
+    if let Some(thrift) = thrift {
+        let at = thrift.local_addr().map_err(failed)?;
+        let served = Served { switch: handle.clone(), host: open.clone() };
+        serve(thrift, served, state).map_err(failed)?;
+        let _ = writeln!(std::io::stdout(), "simple_switch_CLI at {at}");
+    }
     let (tell, told) = oneshot::channel();
     let signal = async move {
         signals.come().await;
@@ -101,14 +125,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     if let Address::Unix(path) = &address {
         let _ = std::fs::remove_file(path);
     }
-    for capture in captures {
-        capture.finish().map_err(failed)?;
-    }
+    open.finish().map_err(failed)?;
     served.map_err(failed)?;
     end.error.map_or(Ok(()), |e| Err(failed(e)))
 }
 
-fn load(path: &Path, traced: bool) -> Result<Program, Error> {
+pub(crate) fn load(path: &Path, traced: bool) -> Result<Program, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| usage(format_args!("{}: {e}", path.display())))?;
     let program = if traced { Program::traced(&text) } else { Program::from_json(&text) };
     program.map_err(|e| usage(format_args!("{}: {e}", path.display())))
@@ -124,35 +146,10 @@ fn trace_to(path: &Path) -> Result<Box<dyn Write + Send>, Error> {
     Ok(Box::new(std::io::BufWriter::new(file)))
 }
 
-/// Opens all ports, and the files of their captures.
-fn open(ports: &mut PortLoop<SwitchNode>, args: &Args, target: &Target) -> Result<Vec<PcapSink>, Error> {
-    let (mut numbers, mut names, mut captures) = (HashSet::new(), HashSet::new(), Vec::new());
-    for Interface { port, name } in &args.interfaces {
-        if !numbers.insert(port) || !names.insert(name) {
-            return Err(usage(format_args!(
-                "-i {port}@{name}: a port has one interface, and an interface one port"
-            )));
-        }
-        for (special, option) in [(target.cpu_port, "--cpu-port"), (target.drop_port, "--drop-port")] {
-            if *port == special {
-                return Err(usage(format_args!(
-                    "-i {port}@{name}: the port is that of {option}: choose another one"
-                )));
-            }
-        }
-        let link = PacketPort::open(name, MTU).map_err(|e| usage(format_args!("-i {port}@{name}: {e}")))?;
-        let link: AnyPort = match &args.pcap {
-            Some(folder) => {
-                let path = folder.join(format!("{name}.pcap"));
-                let sink = PcapSink::create(&path).map_err(usage)?;
-                captures.push(sink.clone());
-                Box::new(Capture::new(link, sink))
-            }
-            None => Box::new(link),
-        };
-        ports.add_port(*port, link).map_err(failed)?;
-    }
-    Ok(captures)
+/// Opens the port of simple_switch_CLI. bmv2 opens it at all addresses, and this switch on loopback only.
+fn listen_to_thrift(port: u16) -> Result<TcpListener, Error> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    listener.map_err(|e| usage(format_args!("--thrift-port {port}: {e}")))
 }
 
 async fn listen(target: &Target) -> Result<(Listener, Address), Error> {

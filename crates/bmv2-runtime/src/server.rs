@@ -1,0 +1,164 @@
+//! Thrift's binary protocol over TCP, a thread per connection.
+
+use std::io::{BufReader, BufWriter};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use thrift::protocol::{
+    TBinaryInputProtocol, TBinaryOutputProtocol, TFieldIdentifier, TInputProtocol, TMessageIdentifier,
+    TMessageType, TOutputProtocol, TStructIdentifier, TType,
+};
+use thrift::{ApplicationError, ApplicationErrorKind, TConfiguration};
+use zsr_soft_switch::SwitchHandle;
+
+use crate::args::Args;
+use crate::calls::{call, call_host};
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::session::{Session, State};
+use crate::value::Value;
+
+/// Most connections at a time; one more is closed at once.
+const CONNECTIONS: usize = 64;
+/// Most bytes of a string, and most values of a list.
+const LONGEST: usize = 1 << 24;
+
+/// Whom the server serves.
+#[derive(Clone)]
+pub struct Served {
+    /// The switch.
+    pub switch: SwitchHandle,
+    /// The program around it.
+    pub host: Arc<dyn Host>,
+}
+
+/// Serves connections to `listener` in threads of their own, for as long as the process runs. Everybody who reaches the
+/// address commands the switch, as with bmv2. `state` is what earlier sessions remembered.
+///
+/// # Errors
+/// The system has no thread left.
+pub fn serve(listener: TcpListener, served: Served, state: State) -> std::io::Result<()> {
+    let port = listener.local_addr()?.port();
+    let (state, open) = (Arc::new(Mutex::new(state)), Arc::new(AtomicUsize::new(0)));
+    let accept = move || {
+        for stream in listener.incoming().flatten() {
+            if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+                open.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let one = Connection { served: served.clone(), state: state.clone(), port };
+            let counted = Counted(open.clone());
+            let thread = std::thread::Builder::new().name("thrift".into()).spawn(move || {
+                let _counted = counted;
+                let peer = stream.peer_addr();
+                if let Err(e) = one.run(stream) {
+                    tracing::debug!(?peer, "a Thrift connection ends: {e}");
+                }
+            });
+            if let Err(e) = thread {
+                tracing::warn!("a Thrift connection was closed at once: {e}");
+            }
+        }
+    };
+    std::thread::Builder::new().name("thrift-accept".into()).spawn(accept).map(drop)
+}
+
+/// A connection that counts for as long as it is open.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Connection {
+    served: Served,
+    state: Arc<Mutex<State>>,
+    port: u16,
+}
+
+impl Connection {
+    fn run(&self, stream: TcpStream) -> thrift::Result<()> {
+        stream.set_nodelay(true)?;
+        let config = TConfiguration::builder()
+            .max_string_size(Some(LONGEST))
+            .max_container_size(Some(LONGEST))
+            .build()?;
+        let (reader, writer) = (BufReader::new(stream.try_clone()?), BufWriter::new(stream));
+        let mut from = TBinaryInputProtocol::with_config(reader, false, config);
+        let mut to = TBinaryOutputProtocol::new(writer, true);
+        loop {
+            let message = match from.read_message_begin() {
+                Ok(message) => message,
+                Err(thrift::Error::Transport(e)) if e.kind == thrift::TransportErrorKind::EndOfFile => {
+                    return Ok(());
+                }
+                Err(e) => return Err(e),
+            };
+            let fields = Value::read_fields(&mut from)?;
+            from.read_message_end()?;
+            let reply = self.answer(&message.name, fields);
+            if message.message_type != TMessageType::OneWay {
+                write(&mut to, message.name, message.sequence_number, reply)?;
+            }
+        }
+    }
+
+    /// Carries out a call. Its name is that of a service, a colon, and that of the method.
+    fn answer(&self, name: &str, fields: Vec<(i16, Value)>) -> Result<Option<Value>> {
+        let method = name.split_once(':').map_or(name, |(_, method)| method).to_owned();
+        if let Some(reply) = call_host(&*self.served.host, self.port, &method, &Args(&fields)) {
+            return reply;
+        }
+        let state = self.state.clone();
+        let step = move |switch: &mut zsr_soft_switch::Switch| {
+            switch.stir();
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            call(&mut Session::new(switch, &mut state), &method, &Args(&fields))
+        };
+        self.served.switch.call_blocking(step).map_err(|_| Error::Stopped)?
+    }
+}
+
+/// Writes a reply: what the call gives is field 0 of a structure, and a declared refusal field 1.
+fn write(
+    to: &mut dyn TOutputProtocol,
+    name: String,
+    number: i32,
+    reply: Result<Option<Value>>,
+) -> thrift::Result<()> {
+    let kind = match &reply {
+        Ok(_) | Err(Error::Refused { .. }) => TMessageType::Reply,
+        Err(_) => TMessageType::Exception,
+    };
+    to.write_message_begin(&TMessageIdentifier::new(name, kind, number))?;
+    match reply {
+        Ok(value) => Value::Struct(value.map(|value| (0, value)).into_iter().collect()).write(to)?,
+        Err(Error::Refused { code, why }) => {
+            tracing::info!("refused by Thrift: {why}");
+            Value::Struct(vec![(1, Value::Struct(vec![(1, Value::I32(code))]))]).write(to)?;
+        }
+        Err(e) => {
+            let kind = match e {
+                Error::Unsupported(_) => ApplicationErrorKind::UnknownMethod,
+                Error::Arguments(_) => ApplicationErrorKind::ProtocolError,
+                _ => ApplicationErrorKind::InternalError,
+            };
+            application_error(to, &ApplicationError::new(kind, e.to_string()))?;
+        }
+    }
+    to.write_message_end()?;
+    to.flush()
+}
+
+fn application_error(to: &mut dyn TOutputProtocol, error: &ApplicationError) -> thrift::Result<()> {
+    to.write_struct_begin(&TStructIdentifier::new("TApplicationException"))?;
+    to.write_field_begin(&TFieldIdentifier::new("message", TType::String, 1))?;
+    to.write_string(&error.message)?;
+    to.write_field_begin(&TFieldIdentifier::new("type", TType::I32, 2))?;
+    to.write_i32(error.kind as i32)?;
+    to.write_field_stop()?;
+    to.write_struct_end()
+}
