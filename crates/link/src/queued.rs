@@ -43,13 +43,15 @@ pub struct Queued<P> {
     frames: VecDeque<Frame>,
     /// When the next frame may leave, in nanoseconds.
     free_ns: u64,
+    /// Behind the queue, when it was last flushed: what was sent since then is only gathered there.
+    behind: usize,
     lost: u64,
 }
 
 impl<P: Port> Queued<P> {
     /// `inner` behind a queue with these settings.
     pub fn new(inner: P, settings: Arc<QueueSettings>) -> Queued<P> {
-        Queued { inner, settings, frames: VecDeque::new(), free_ns: 0, lost: 0 }
+        Queued { inner, settings, frames: VecDeque::new(), free_ns: 0, behind: 0, lost: 0 }
     }
 
     /// Passes on what may leave.
@@ -109,10 +111,11 @@ impl<P: Port> Port for Queued<P> {
     fn flush(&mut self, now_ns: u64, pool: &mut FramePool) {
         self.pass_on(now_ns, pool);
         self.inner.flush(now_ns, pool);
+        self.behind = self.inner.waiting();
     }
 
     fn waiting(&self) -> usize {
-        self.frames.len() + self.inner.waiting()
+        self.frames.len() + self.behind
     }
 
     crate::port::forward!(self, self.inner, holding frames);
