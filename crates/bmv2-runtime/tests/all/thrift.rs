@@ -5,14 +5,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use thrift::protocol::{
+use ::thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TFieldIdentifier, TInputProtocol, TListIdentifier,
     TMessageIdentifier, TMessageType, TOutputProtocol, TStructIdentifier, TType,
 };
 use zsr_bmv2_runtime::{Host, PortInfo, QueueChange, Served, State, serve};
 use zsr_soft_switch::{Program, Switch, SwitchConfig, control_queue};
 
-const PROGRAM: &str = include_str!("../../soft-switch/tests/programs/p4runtime.json");
+const PROGRAM: &str = include_str!("../../../soft-switch/tests/programs/p4runtime.json");
 
 /// A host with one port, which writes down what is asked of it.
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Arg<'_> {
         }
     }
 
-    fn write(&self, to: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    fn write(&self, to: &mut dyn TOutputProtocol) -> ::thrift::Result<()> {
         match self {
             I32(n) => to.write_i32(*n),
             I64(n) => to.write_i64(*n),
@@ -132,7 +132,7 @@ impl Client {
         assert_eq!((reply.name.as_str(), reply.sequence_number), (name, 5));
         if reply.message_type == TMessageType::Exception {
             return Got::Error(
-                thrift::Error::read_application_error_from_in_protocol(&mut self.0).unwrap().message,
+                ::thrift::Error::read_application_error_from_in_protocol(&mut self.0).unwrap().message,
             );
         }
         self.0.read_struct_begin().unwrap();

@@ -4,7 +4,7 @@ use zsr_bmv2_runtime::{Session, State, run_word};
 use zsr_soft_switch::{EntryAction, MatchField, Program, Replica, Switch, SwitchConfig};
 
 fn switch() -> Switch {
-    let text = include_str!("../../soft-switch/tests/programs/p4runtime.json");
+    let text = include_str!("../../../soft-switch/tests/programs/p4runtime.json");
     Switch::new(&Program::from_json(text).expect("a program"), SwitchConfig::default())
 }
 
