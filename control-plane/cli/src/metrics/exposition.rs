@@ -130,6 +130,17 @@ impl Snapshot {
             ("zsr_switch_workers", "Workers in use", switch.workers),
             ("zsr_switch_producer_rings", "Producer rings in use", switch.producer_rings),
             ("zsr_switch_queue_pairs", "Queue pairs in use", switch.queue_pairs),
+            ("zsr_switch_workers_max", "Workers that the program has room for", switch.workers_max),
+            (
+                "zsr_switch_producer_rings_max",
+                "Producer rings that the program has room for",
+                switch.producer_rings_max,
+            ),
+            (
+                "zsr_switch_queue_pairs_max",
+                "Queue pairs that the program has room for",
+                switch.queue_pairs_max,
+            ),
         ] {
             metric(out, (name, help, None), Kind::Gauge, of_switch(value.into()))?;
         }
@@ -314,8 +325,22 @@ mod tests {
             settings: Some(settings),
             ..Default::default()
         };
+        let switch = proto::Switch {
+            name: "s1".into(),
+            workers: 2,
+            workers_max: 16,
+            producer_rings_max: 32,
+            queue_pairs_max: 64,
+            ..Default::default()
+        };
+        let system = proto::System {
+            name: "s".into(),
+            switch: Some(switch),
+            journal_trouble: "full".into(),
+            ..Default::default()
+        };
         Snapshot {
-            system: proto::System { name: "s".into(), journal_trouble: "full".into(), ..Default::default() },
+            system,
             flows: vec![shown],
             stats: proto::Stats { flows: vec![flow], drops, ..Default::default() },
         }
@@ -331,6 +356,10 @@ mod tests {
             "zsr_flow_state{flow=\"f\",state=\"running\"} 0.0",
             "zsr_flow_rate_cap_bytes_per_second{flow=\"f\"} 1000.0",
             "zsr_ring_fill_bytes{flow=\"f\",ring=\"f.h2\",host=\"h2\",role=\"consumer\"} 5.0",
+            "zsr_switch_workers{switch=\"s1\"} 2.0",
+            "zsr_switch_workers_max{switch=\"s1\"} 16.0",
+            "zsr_switch_producer_rings_max{switch=\"s1\"} 32.0",
+            "zsr_switch_queue_pairs_max{switch=\"s1\"} 64.0",
             "zsr_switch_dropped_packets_total{cause=\"stale\"} 7",
             "zsr_controller_journal_writable{} 0.0",
         ] {

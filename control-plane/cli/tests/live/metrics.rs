@@ -63,6 +63,10 @@ fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
         assert_eq!(value("zsr_flow_state{flow=\"f\",state=\"ended\"}"), 1.0);
         assert_eq!(value("zsr_flow_state{flow=\"g\",state=\"running\"}"), 1.0);
         assert_eq!(value("zsr_agent_connected{host=\"h2\"}"), 1.0);
+        for (what, used) in [("workers", 2.0), ("producer_rings", 2.0), ("queue_pairs", 8.0)] {
+            assert_eq!(value(&format!("zsr_switch_{what}{{switch=\"s1\"}}")), used);
+            assert!(value(&format!("zsr_switch_{what}_max{{switch=\"s1\"}}")) >= 1000.0 * used);
+        }
         assert_eq!(value("zsr_ring_fill_bytes{flow=\"f\",ring=\"f.h3\",host=\"h3\",role=\"consumer\"}"), 0.0);
     }
     assert!(get(&socket, "/", "text/plain").0.starts_with("HTTP/1.1 404"));

@@ -158,7 +158,7 @@ impl Service for Controller {
         let pending = self.pending().into_iter().filter(|change| knows(&confined, &change.flow)).collect();
         let inner = &self.0;
         let state = self.state();
-        let used = state.numbers.in_use();
+        let (used, most) = (state.numbers.in_use(), state.numbers.most());
         let mut rings = std::collections::HashMap::new();
         for ring in state.flows.values().flat_map(|f| f.rings()) {
             *rings.entry(ring.host.as_str()).or_insert(0) += 1;
@@ -185,6 +185,9 @@ impl Service for Controller {
                 workers: used.workers,
                 producer_rings: used.producers,
                 queue_pairs: used.qps,
+                workers_max: most.workers,
+                producer_rings_max: most.producers,
+                queue_pairs_max: most.qps,
                 ports: inner.link_faults.ports(&inner.base.choice().topology),
             }),
             standby: self.standby(),

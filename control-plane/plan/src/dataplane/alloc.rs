@@ -143,8 +143,12 @@ impl Kind {
             }
             self.free.push(number);
         }
-        let (in_use, room) = (self.in_use(), self.end - self.first);
+        let (in_use, room) = (self.in_use(), self.room());
         Err(Exhausted { what: self.what, in_use, room, resting: self.resting, shares })
+    }
+
+    fn room(&self) -> u32 {
+        self.end.saturating_sub(self.first)
     }
 
     fn in_use(&self) -> u32 {
@@ -178,7 +182,7 @@ pub struct Allocator {
     room: Room,
 }
 
-/// How many numbers are in use.
+/// How many numbers are in use, or can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InUse {
     /// Workers.
@@ -320,6 +324,11 @@ impl Allocator {
         InUse { workers: self.workers.in_use(), producers: self.producers.in_use(), qps: self.qps.in_use() }
     }
 
+    /// How many numbers can be in use.
+    pub fn most(&self) -> InUse {
+        InUse { workers: self.workers.room(), producers: self.producers.room(), qps: self.qps.room() }
+    }
+
     fn kind(&mut self, number: Number) -> (&mut Kind, u16) {
         match number {
             Number::Worker(n) => (&mut self.workers, n),
@@ -393,7 +402,7 @@ mod tests {
         let mut all = Allocator::default();
         let taken = std::iter::from_fn(|| all.worker((1, 0)).ok()).count() as u32;
         // Without the first number, which is not used, and the probe.
-        assert_eq!(taken, Room::default().workers - 2);
+        assert_eq!((taken, all.most().workers), (Room::default().workers - 2, taken));
         let e = all.worker((1, 0)).unwrap_err();
         assert_eq!((e.what, e.in_use, e.room, e.resting), ("workers", taken, taken, 0));
         assert!(e.to_string().ends_with("are in use; delete flows that nobody needs"), "{e}");

@@ -69,6 +69,13 @@ pub struct Switch {
     /// By link.
     #[prost(message, repeated, tag = "7")]
     pub ports: ::prost::alloc::vec::Vec<Port>,
+    /// How many of each its program has room for. Numbers that were given back a moment ago can't be used yet.
+    #[prost(uint32, tag = "8")]
+    pub workers_max: u32,
+    #[prost(uint32, tag = "9")]
+    pub producer_rings_max: u32,
+    #[prost(uint32, tag = "10")]
+    pub queue_pairs_max: u32,
     /// Why nothing can be changed at the switch now; empty: it can.
     #[prost(string, tag = "20")]
     pub trouble: ::prost::alloc::string::String,
