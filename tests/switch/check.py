@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 SWITCH, PROGRAM, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[3])
@@ -86,7 +87,9 @@ def start(*args):
     switch = subprocess.Popen([SWITCH, *args], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     first, second = switch.stdout.readline(), switch.stdout.readline()
     check(first.startswith("P4Runtime at ") and second.startswith("simple_switch_CLI at "), f"{first}{second}")
-    return switch, int(second.rsplit(":", 1)[1])
+    third = switch.stdout.readline()
+    check(third.startswith("metrics at http://"), third)
+    return switch, int(second.rsplit(":", 1)[1]), third.split()[-1]
 
 
 def main():
@@ -97,9 +100,9 @@ def main():
     commands.write_text("table_add l2 forward 00:00:00:00:00:01 => 2\n")
     captures = FOLDER / "captures"
     captures.mkdir()
-    switch, port = start(
+    switch, port, metrics = start(
         PROGRAM, "-i", "1@one", "-i", "2@two", "--commands", str(commands), "--thrift-port", "0",
-        "--pcap", str(captures), "--", "--grpc-server-addr", "127.0.0.1:0",
+        "--pcap", str(captures), "--metrics", "127.0.0.1:0", "--", "--grpc-server-addr", "127.0.0.1:0",
     )
     try:
         thrift = Thrift(port)
@@ -107,6 +110,18 @@ def main():
             one.send(packet(n))
         check(got(two, 20) == list(range(20)), "packets in their order")
         ok("commands are carried out before the first packet")
+        lines = urllib.request.urlopen(metrics, timeout=PATIENCE).read().decode().splitlines()
+        for line in (
+            'p4_port_received_packets_total{port="1",interface="one"} 20',
+            'p4_port_sent_bytes_total{port="2",interface="two"} 1200',
+            'p4_port_up{port="2"} 1',
+            'p4_dropped_packets_total{cause="ingress"} 0',
+            'p4_table_entries{table="In.l2"} 1',
+            'p4_table_size{table="In.l2"} 16',
+            "# EOF",
+        ):
+            check(line in lines, f"{line} is not among the metrics: {lines}")
+        ok("metrics count packets and entries")
 
         shown = thrift.call("standard:bm_dev_mgr_show_ports")
         check(b"one" in shown and b"two" in shown and b"three" not in shown, f"ports: {shown}")

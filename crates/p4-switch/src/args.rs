@@ -1,5 +1,6 @@
 //! The command line, which is that of `simple_switch_grpc`, and what of it has no effect here.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     /// Serve simple_switch_CLI at this port of 127.0.0.1; without the option nobody is served
     #[arg(long, value_name = "PORT")]
     pub(crate) thrift_port: Option<u16>,
+    /// Answer Prometheus at http://ADDRESS:PORT/metrics, an address of this machine
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Commands of simple_switch_CLI that are carried out before the first packet
     #[arg(long, value_name = "FILE", requires = "program")]
     pub(crate) commands: Option<PathBuf>,

@@ -4,6 +4,7 @@
 
 mod args;
 mod commands;
+mod metrics;
 mod ports;
 mod run;
 mod trace;

@@ -18,7 +18,7 @@ use zsr_tls::Identity;
 
 use crate::args::{Args, Interface, OnAssert, Target};
 use crate::ports::SwitchPorts;
-use crate::{commands, say};
+use crate::{commands, metrics, say};
 
 /// How long controllers may take to let go when the switch ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -99,6 +99,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         open.open(*port, name, args.pcap.as_deref()).map_err(refused)?;
     }
     let thrift = args.thrift_port.map(listen_to_thrift).transpose()?;
+    let metrics = args.metrics.map(|at| runtime.block_on(metrics::bind(at)).map_err(|why| (at, why)));
+    let metrics = metrics.transpose().map_err(|(at, why)| usage(format_args!("--metrics {at}: {why}")))?;
     let (listener, address) = runtime.block_on(listen(&target))?;
     let _ = writeln!(std::io::stdout(), "P4Runtime at {address}, device {}", args.device_id);
     if let Some(thrift) = thrift {
@@ -106,6 +108,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         let served = Served { switch: handle.clone(), host: open.clone() };
         serve(thrift, served, state).map_err(failed)?;
         let _ = writeln!(std::io::stdout(), "simple_switch_CLI at {at}");
+    }
+    if let Some(listener) = metrics {
+        let at = listener.local_addr().map_err(failed)?;
+        metrics::serve(listener, handle.clone(), open.clone());
+        let _ = writeln!(std::io::stdout(), "metrics at http://{at}/metrics");
     }
     let (tell, told) = oneshot::channel();
     let signal = async move {

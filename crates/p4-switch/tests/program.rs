@@ -116,6 +116,8 @@ fn what_is_wrong_is_one_line_and_exit_code_2() {
             format!("{program} --commands {commands}"),
             format!("{commands}:3: table_clear: there is no table 'nothing'"),
         ),
+        (format!("{program} --metrics 127.0.0.1:{port}"), format!("--metrics 127.0.0.1:{port}: ")),
+        (format!("{program} --metrics 0.0.0.0:0"), "only addresses of this machine".into()),
         (format!("{program} --commands /none/such"), "/none/such: No such file".into()),
         (format!("trace {commands} {program}"), format!("{commands}: this is no capture")),
         (format!("trace /none/such {program}"), "/none/such: No such file".into()),
