@@ -92,17 +92,16 @@ def start(*args):
     return switch, int(second.rsplit(":", 1)[1]), third.split()[-1]
 
 
-def main():
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+def run(threads):
     one, two, three = veth("one"), veth("two"), veth("three")
     commands = FOLDER / "commands.txt"
     # The entry of the program's own table `fixed` sends these packets to port 5; l2 comes behind it.
     commands.write_text("table_add l2 forward 00:00:00:00:00:01 => 2\n")
-    captures = FOLDER / "captures"
+    captures = FOLDER / f"captures-{threads}"
     captures.mkdir()
     switch, port, metrics = start(
         PROGRAM, "-i", "1@one", "-i", "2@two", "--commands", str(commands), "--thrift-port", "0",
-        "--pcap", str(captures), "--metrics", "127.0.0.1:0", "--", "--grpc-server-addr", "127.0.0.1:0",
+        "--threads", str(threads), "--pcap", str(captures), "--metrics", "127.0.0.1:0", "--", "--grpc-server-addr", "127.0.0.1:0",
     )
     try:
         thrift = Thrift(port)
@@ -166,10 +165,15 @@ def main():
     # A head of 24 bytes, and for each packet 16 more than it has: 20 came in at one, and more went out at two.
     check(sizes["one.pcap"] >= 24 + 20 * 76 and sizes["two.pcap"] >= 24 + 20 * 76, f"captures: {sizes}")
     ok("captures are there when it has ended")
+    for end in ("one", "two", "three"):
+        subprocess.run(["ip", "link", "delete", end], check=True)
 
 
 try:
-    main()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    for threads in (1, 3):
+        print(f"switch with {threads} thread(s):", flush=True)
+        run(threads)
 except Failed as failed:
     print(f"FAILED switch: {failed}", flush=True)
     sys.exit(1)

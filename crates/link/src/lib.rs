@@ -10,6 +10,7 @@
 //!
 //! [`PortLoop`] drives a [`Node`], which is a switch or a NIC, over any number of ports; see docs/links.md.
 
+mod across;
 mod capture;
 mod counted;
 mod error;
@@ -37,6 +38,7 @@ mod unix;
 mod wake;
 mod xdp;
 
+pub use across::{LoopPort, loop_link};
 pub use capture::Capture;
 pub use counted::{Counted, PortStats};
 pub use error::LinkError;

@@ -21,6 +21,18 @@ pub struct MemoryPort {
     home: Option<(Producer<Frame>, Consumer<Frame>)>,
 }
 
+impl MemoryPort {
+    /// Whether nothing has arrived.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inward.is_empty()
+    }
+
+    /// Frames that were sent and that the other end has not received.
+    pub(crate) fn sent_and_waiting(&self) -> usize {
+        self.out.buffer().capacity() - self.out.slots()
+    }
+}
+
 /// A link that holds up to `capacity` frames (at least 1) in each direction, and its two ends, which share a pool.
 pub fn memory_link(capacity: usize) -> (MemoryPort, MemoryPort) {
     let capacity = capacity.max(1);

@@ -45,6 +45,11 @@ pub(crate) struct Args {
     /// Serve simple_switch_CLI at this port of 127.0.0.1; without the option nobody is served
     #[arg(long, value_name = "PORT")]
     pub(crate) thrift_port: Option<u16>,
+    /// How many threads there are: one runs the program, the others receive and send at interfaces
+    ///
+    /// Packets of a port keep their order, and registers and meters are as with one thread.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) threads: u8,
     /// Answer Prometheus at http://ADDRESS:PORT/metrics, an address of this machine
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<SocketAddr>,

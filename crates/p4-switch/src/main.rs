@@ -4,6 +4,7 @@
 
 mod args;
 mod commands;
+mod helpers;
 mod metrics;
 mod ports;
 mod run;

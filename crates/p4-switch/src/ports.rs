@@ -8,6 +8,7 @@ use zsr_bmv2_runtime::{Host, PortInfo, QueueChange};
 use zsr_link::{AnyPort, Capture, LoopHandle, PacketPort, PcapSink, QueueSettings, Queued};
 
 use crate::args::Target;
+use crate::helpers::Helpers;
 
 /// Bytes of an IP packet that each interface has to carry.
 const MTU: u32 = 68;
@@ -21,6 +22,7 @@ struct Open {
 /// All ports, by number.
 pub(crate) struct SwitchPorts {
     handle: LoopHandle,
+    helpers: Helpers,
     device_id: u64,
     cpu_port: u16,
     drop_port: u16,
@@ -38,12 +40,14 @@ impl SwitchPorts {
     /// No ports yet, of the loop that `handle` reaches. `down` has the numbers of those with trouble.
     pub(crate) fn new(
         handle: LoopHandle,
+        helpers: Helpers,
         device_id: u64,
         target: &Target,
         down: Arc<Mutex<Vec<u16>>>,
     ) -> SwitchPorts {
         SwitchPorts {
             handle,
+            helpers,
             device_id,
             cpu_port: target.cpu_port,
             drop_port: target.drop_port,
@@ -67,7 +71,7 @@ impl SwitchPorts {
         let link = PacketPort::open(interface, MTU).map_err(|e| e.to_string())?;
         let queue = Arc::new(QueueSettings::default());
         lock(&self.queues).iter().for_each(|change| apply(&queue, *change));
-        let link = Queued::new(link, queue.clone());
+        let link = Queued::new(self.helpers.take(number, Box::new(link))?, queue.clone());
         let (link, capture): (AnyPort, _) = match pcap {
             Some(folder) => {
                 let path: PathBuf = folder.join(format!("{interface}.pcap"));
@@ -82,8 +86,9 @@ impl SwitchPorts {
         Ok(())
     }
 
-    /// Completes the files of all captures.
+    /// Completes the files of all captures, and ends the threads that help.
     pub(crate) fn finish(&self) -> Result<(), String> {
+        self.helpers.stop();
         let sinks: Vec<_> = lock(&self.open).values_mut().filter_map(|port| port.capture.take()).collect();
         sinks.iter().try_for_each(|sink| sink.finish().map(drop).map_err(|e| e.to_string()))
     }
@@ -119,6 +124,7 @@ impl Host for SwitchPorts {
         let mut open = lock(&self.open);
         let port = open.remove(&number).ok_or_else(|| format!("there is no port {number}"))?;
         drop(self.handle.remove_port(number));
+        self.helpers.give_back(number);
         lock(&self.down).retain(|down| *down != number);
         port.capture.map_or(Ok(()), |sink| sink.finish().map(drop).map_err(|e| e.to_string()))
     }

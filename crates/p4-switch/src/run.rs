@@ -11,12 +11,13 @@ use p4runtime_proto::Address;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use zsr_bmv2_runtime::{Served, State, serve};
-use zsr_link::{LoopConfig, PortLoop, Waker};
+use zsr_link::{LinkError, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_free_unix, empty_program};
 use zsr_soft_switch::{FailedAssert, Program, Switch, SwitchConfig, SwitchNode, control_queue};
 use zsr_tls::Identity;
 
 use crate::args::{Args, Interface, OnAssert, Target};
+use crate::helpers::Helpers;
 use crate::ports::SwitchPorts;
 use crate::{commands, metrics, say};
 
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let mut ports = PortLoop::new(node, &waker, LoopConfig::default()).map_err(failed)?;
     let down = Arc::new(Mutex::new(Vec::new()));
     let troubled = down.clone();
-    ports.on_trouble(move |port, trouble| {
+    let trouble = move |port, trouble: Option<&LinkError>| {
         let mut down = troubled.lock().unwrap_or_else(PoisonError::into_inner);
         down.retain(|one| *one != port);
         match trouble {
@@ -86,14 +87,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
             }
             None => say(format_args!("port {port}: it works again")),
         }
-    });
+    };
+    ports.on_trouble(trouble.clone());
+    let helpers = Helpers::new(usize::from(args.threads) - 1, &waker, trouble).map_err(failed)?;
 
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
     let _inside = runtime.enter();
     let mut signals = Signals::new().map_err(failed)?;
     let ports = ports.spawn("zsr-switch").map_err(failed)?;
-    let open = Arc::new(SwitchPorts::new(ports.handle().clone(), args.device_id, &target, down));
+    let open = Arc::new(SwitchPorts::new(ports.handle().clone(), helpers, args.device_id, &target, down));
     for Interface { port, name } in &args.interfaces {
         let refused = |why| usage(format_args!("-i {port}@{name}: {why}"));
         open.open(*port, name, args.pcap.as_deref()).map_err(refused)?;
