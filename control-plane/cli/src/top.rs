@@ -352,7 +352,7 @@ mod tests {
             rings: vec![ring],
             ..Default::default()
         };
-        proto::Stats { time_ns, flows: vec![flow], drops: Vec::new() }
+        proto::Stats { time_ns, flows: vec![flow], ..Default::default() }
     }
 
     #[test]

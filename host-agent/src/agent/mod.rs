@@ -29,7 +29,7 @@ use zsr_wire::{Qpn, Rkey};
 
 use crate::memory::{Memories, MemoryRefusal};
 use crate::nic::{NicBackend, NicInfo, QpTarget, RingPart};
-use zsr_api::{machine::Machine, word};
+use zsr_api::{agent::HostFigures, machine::Machine, word};
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::layout::SMALLEST_ITEM;
 use zsr_ring::memory::MemoryKind;
@@ -264,6 +264,11 @@ impl Agent {
     /// The NIC.
     pub fn nic(&self) -> NicInfo {
         self.0.nic.info()
+    }
+
+    /// What the NIC and this agent count. Blocks on the NIC.
+    pub fn figures(&self) -> HostFigures {
+        HostFigures { nic: self.0.nic.stats() }
     }
 
     /// Events at rings from now on.

@@ -316,15 +316,16 @@ impl agent_server::Agent for AgentService {
         &self,
         request: Request<proto::ListRingsRequest>,
     ) -> Result<Response<proto::ListRingsResponse>, Status> {
-        let names = request.into_inner().names;
-        let rings = self
+        let proto::ListRingsRequest { names, figures } = request.into_inner();
+        let answer = self
             .run(move |agent| {
                 let nic = agent.nic();
                 let rings = if names.is_empty() { agent.rings()? } else { agent.rings_named(&names)? };
-                Ok(rings.iter().map(|info| convert::ring(info, &nic)).collect())
+                let rings = rings.iter().map(|info| convert::ring(info, &nic)).collect();
+                Ok(proto::ListRingsResponse { rings, figures: figures.then(|| agent.figures()) })
             })
             .await?;
-        Ok(Response::new(proto::ListRingsResponse { rings }))
+        Ok(Response::new(answer))
     }
 
     type WatchEventsStream = ReceiverStream<Result<proto::Event, Status>>;

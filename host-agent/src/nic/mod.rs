@@ -15,6 +15,7 @@ use zsr_wire::{Mac, Psn, Qpn, Rkey};
 pub use node::NicNode;
 pub use soft::{NicHandle, NicQueue, NicStopped, SoftNicBackend, nic_queue};
 
+use zsr_api::agent::NicStats;
 use zsr_ring::doorbell::Doorbell;
 use zsr_ring::memory::Memory;
 
@@ -138,6 +139,11 @@ pub trait NicBackend: Send + Sync + 'static {
     /// then: a NIC mends first what it can. So it goes on when its address has been taken away and given again. May
     /// block for a second.
     fn trouble(&self) -> Option<NicError> {
+        None
+    }
+
+    /// The NIC's counters, if it has any and has not stopped.
+    fn stats(&self) -> Option<NicStats> {
         None
     }
 

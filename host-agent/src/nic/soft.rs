@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use zsr_api::agent::NicStats;
 use zsr_soft_nic::{
-    Access, Bus, Datagram, MAX_PAYLOAD, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig, QpCaps, QpError,
-    Reach, RtrAttr, RtsAttr,
+    Access, Bus, Datagram, DropReason, MAX_PAYLOAD, MemoryRegion, Modify, MrError, Mtu, Nic, NicConfig,
+    QpCaps, QpError, Reach, RtrAttr, RtsAttr,
 };
 use zsr_wire::{Qpn, Rkey, vlan};
 
@@ -177,6 +178,25 @@ impl NicBackend for SoftNicBackend {
 
     fn destroy(&self, ring: RingPart) -> Result<(), NicError> {
         self.call(move |nic| nic.destroy(ring))
+    }
+
+    fn stats(&self) -> Option<NicStats> {
+        let stats = self.handle.call(|nic| *nic.stats()).ok()?;
+        let damaged = [DropReason::Malformed, DropReason::Ipv4Checksum, DropReason::Icrc];
+        Some(NicStats {
+            received_frames: stats.rx_frames,
+            received_bytes: stats.rx_bytes,
+            sent_frames: stats.tx_frames,
+            sent_bytes: stats.tx_bytes,
+            cnps_received: stats.cnps_received,
+            cnps_sent: stats.cnps_sent,
+            rate_cuts: stats.rate_cuts,
+            naks_sent: stats.naks.iter().sum::<u64>() + stats.rnr_naks,
+            repeated_requests: stats.duplicates,
+            kept_requests: stats.kept,
+            dropped_frames: stats.dropped_total(),
+            damaged_frames: damaged.map(|reason| stats.dropped(reason)).iter().sum(),
+        })
     }
 
     fn doorbell(&self, target: &QpTarget, secret: u32) -> Result<Box<dyn Doorbell>, NicError> {

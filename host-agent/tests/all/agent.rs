@@ -98,6 +98,11 @@ struct Remote {
 impl Remote {
     /// Makes the peer's end; the agent's end has to be told its number.
     fn new(pair: &Pair, host_qpn: u32) -> Self {
+        Self::marked(pair, host_qpn, 0)
+    }
+
+    /// As [`new`](Self::new), with packets of this type of service.
+    fn marked(pair: &Pair, host_qpn: u32, tos: u8) -> Self {
         let memory = Arc::new(HostMemory::allocate(8192).expect("memory"));
         let region = memory.clone();
         let (qpn, lkey) = pair
@@ -108,6 +113,7 @@ impl Remote {
                 let mtu = Mtu::from_bytes(PATH_MTU).expect("a path MTU");
                 let mut rtr = RtrAttr::new(Qpn::new(host_qpn), HOST.1, Psn::ZERO, mtu);
                 rtr.dest_mac = Some(HOST.0);
+                rtr.tos = tos;
                 let rts = RtsAttr::new(Psn::new(100));
                 for step in [Modify::Init { access: Access::NONE }, Modify::Rtr(rtr), Modify::Rts(rts)] {
                     nic.modify_qp(qpn, step).expect("states in order");
@@ -395,6 +401,40 @@ fn info_names_host_and_nic() {
             gids: vec!["::ffff:10.0.0.1".into()],
         };
         assert_eq!(info.nics, [nic]);
+    });
+}
+
+/// The two lowest bits of the type of service of a packet that met a long queue.
+const CONGESTED: u8 = 3;
+
+#[test]
+fn who_asks_for_figures_hears_of_congestion_at_the_nic() {
+    run(async {
+        let Served { mut pair, agent: _agent, mut client, shutdown: _shutdown, server: _server } =
+            serve(None).await;
+        let ring = client.create_ring(create("r", proto::Role::Consumer, 8, 64)).await.expect("made");
+        let ring = ring.into_inner();
+        let qpn = |qp: &Option<proto::QueuePair>| qp.as_ref().expect("a queue pair").qpn;
+        let remote = Remote::marked(&pair, qpn(&ring.data_qp), CONGESTED);
+        let request = proto::ConnectRingRequest {
+            name: "r".into(),
+            data: Some(target(remote.qpn.get())),
+            poll: Some(target(qpn(&ring.poll_qp))),
+            doorbell_secret: None,
+        };
+        client.connect_ring(request).await.expect("connected");
+        assert_eq!(remote.write(&pair, ring.rkey, 4096, &[7; 8]), Outcome::Success);
+        let list = async |client: &mut AgentClient<Channel>, figures| {
+            let request = proto::ListRingsRequest { figures, ..Default::default() };
+            client.list_rings(request).await.expect("answered").into_inner().figures
+        };
+        assert_eq!(list(&mut client, false).await, None, "nobody asked");
+        let nic = list(&mut client, true).await.and_then(|figures| figures.nic).expect("counters");
+        assert_eq!((nic.received_frames, nic.cnps_sent, nic.cnps_received), (1, 1, 0), "{nic:?}");
+        assert_eq!((nic.sent_frames, nic.dropped_frames, nic.naks_sent), (2, 0, 0), "{nic:?}");
+        assert!(nic.received_bytes > 8 && nic.sent_bytes > 0, "{nic:?}");
+        pair.stop();
+        assert_eq!(list(&mut client, true).await.expect("asked for").nic, None, "it has stopped");
     });
 }
 

@@ -178,6 +178,7 @@ impl Snapshot {
             let samples = system.hosts.iter().map(|host| (vec![("host", host.name.as_str())], of(host)));
             metric(out, (name, help, None), Kind::Gauge, samples)?;
         }
+        self.of_nics(out)?;
         for (name, help, value) in [
             ("zsr_controller_pending_changes", "Changes that are under way", system.pending.len() as f64),
             (
@@ -193,6 +194,35 @@ impl Snapshot {
             ("zsr_controller_events", "Number of the newest event", system.newest_event as f64),
         ] {
             metric(out, (name, help, None), Kind::Gauge, [(vec![], value)])?;
+        }
+        Ok(())
+    }
+
+    fn of_nics(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let bytes = || Some(Unit::Bytes);
+        type Of = fn(&proto::NicStats) -> u64;
+        for (name, help, unit, of) in [
+            ("zsr_nic_received", "Bytes that the NIC received", bytes(), (|nic| nic.received_bytes) as Of),
+            ("zsr_nic_received_frames", "Frames that the NIC received", None, |nic| nic.received_frames),
+            ("zsr_nic_sent", "Bytes that the NIC sent", bytes(), |nic| nic.sent_bytes),
+            ("zsr_nic_sent_frames", "Frames that the NIC sent", None, |nic| nic.sent_frames),
+            ("zsr_nic_cnps_received", "Congestion notifications received", None, |nic| nic.cnps_received),
+            ("zsr_nic_cnps_sent", "Congestion notifications sent", None, |nic| nic.cnps_sent),
+            ("zsr_nic_rate_cuts", "Times that the rate of a queue pair was cut", None, |nic| nic.rate_cuts),
+            ("zsr_nic_naks_sent", "Negative acknowledgements sent", None, |nic| nic.naks_sent),
+            ("zsr_nic_repeated_requests", "Requests that came again", None, |nic| nic.repeated_requests),
+            ("zsr_nic_kept_requests", "Requests kept until one before them came", None, |nic| {
+                nic.kept_requests
+            }),
+            ("zsr_nic_dropped_frames", "Frames that the NIC dropped", None, |nic| nic.dropped_frames),
+            ("zsr_nic_damaged_frames", "Frames dropped because they were damaged", None, |nic| {
+                nic.damaged_frames
+            }),
+        ] {
+            let nics =
+                self.stats.hosts.iter().filter_map(|host| Some((host.name.as_str(), host.nic.as_ref()?)));
+            let samples = nics.map(|(host, nic)| (vec![("host", host)], of(nic) as f64));
+            metric(out, (name, help, unit), Kind::Counter, samples)?;
         }
         Ok(())
     }
@@ -318,6 +348,9 @@ mod tests {
             ..Default::default()
         };
         let drops = vec![proto::Drops { cause: "stale".into(), packets: 7 }];
+        let nic = proto::NicStats { sent_bytes: 1 << 30, cnps_sent: 4, ..Default::default() };
+        let host = |name: &str, nic| proto::HostStats { name: name.into(), nic, ..Default::default() };
+        let hosts = vec![host("h1", None), host("h2", Some(nic))];
         let settings = proto::Settings { rate_cap_bps: Some(8000), ..Default::default() };
         let shown = proto::Flow {
             name: "f".into(),
@@ -342,7 +375,7 @@ mod tests {
         Snapshot {
             system,
             flows: vec![shown],
-            stats: proto::Stats { flows: vec![flow], drops, ..Default::default() },
+            stats: proto::Stats { flows: vec![flow], drops, hosts, ..Default::default() },
         }
     }
 
@@ -361,10 +394,15 @@ mod tests {
             "zsr_switch_producer_rings_max{switch=\"s1\"} 32.0",
             "zsr_switch_queue_pairs_max{switch=\"s1\"} 64.0",
             "zsr_switch_dropped_packets_total{cause=\"stale\"} 7",
+            "# TYPE zsr_nic_sent_bytes counter",
+            "zsr_nic_sent_bytes_total{host=\"h2\"} 1073741824",
+            "zsr_nic_cnps_sent_total{host=\"h2\"} 4",
+            "zsr_nic_cnps_received_total{host=\"h2\"} 0",
             "zsr_controller_journal_writable{} 0.0",
         ] {
             assert!(text.lines().any(|got| got == line), "{line} is not in\n{text}");
         }
+        assert!(!text.contains("zsr_nic_cnps_sent_total{host=\"h1\"}"), "a NIC that does not count");
         assert!(text.ends_with("# EOF\n"));
     }
 

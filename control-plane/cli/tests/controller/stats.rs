@@ -10,6 +10,11 @@ fn stats(rig: &Rig, client: &mut Client) -> proto::FlowStats {
     stats.expect("a controller").into_inner().flows.remove(0)
 }
 
+fn hosts_of(rig: &Rig, client: &mut Client) -> Vec<proto::HostStats> {
+    let stats = rig.runtime.block_on(client.get_stats(proto::GetStatsRequest::default()));
+    stats.expect("a controller").into_inner().hosts
+}
+
 #[test]
 fn of_an_agent_that_does_not_answer_what_was_last_known_is_told_and_marked() {
     let mut rig = Rig::new(2, "");
@@ -25,6 +30,12 @@ fn of_an_agent_that_does_not_answer_what_was_last_known_is_told_and_marked() {
         }
     });
     let before = stats(&rig, &mut client);
+    let hosts = hosts_of(&rig, &mut client);
+    for host in &hosts {
+        let nic = host.nic.expect("a soft NIC counts");
+        assert!(nic.received_bytes > before.bytes && nic.sent_frames > 0 && host.old_ms == 0, "{host:?}");
+    }
+    assert_eq!(hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>(), ["h1", "h2"]);
     let ring = |stats: &proto::FlowStats, name: &str| {
         stats.rings.iter().find(|r| r.name == name).cloned().expect("a ring")
     };
@@ -36,7 +47,13 @@ fn of_an_agent_that_does_not_answer_what_was_last_known_is_told_and_marked() {
     let (old, fresh) = (ring(&now, "f.h2"), ring(&now, "f.h1.h2"));
     assert_eq!(proto::RingStats { old_ms: 0, ..old.clone() }, ring(&before, "f.h2"));
     assert!(old.old_ms > 0 && now.old_ms == old.old_ms && fresh.old_ms == 0, "{now:?}");
+    let known = hosts_of(&rig, &mut client);
+    assert!(known[0].old_ms == 0 && known[1].old_ms > 0, "{known:?}");
+    assert!(known[1].nic.expect("known").received_bytes >= hosts[1].nic.expect("known").received_bytes);
     rig.serve_agent(1);
     rig.runtime.block_on(next(&mut events, EventKind::AgentFound));
     assert_eq!(stats(&rig, &mut client).old_ms, 0);
+    assert_eq!(hosts_of(&rig, &mut client)[1].old_ms, 0);
+    let of_one = rig.runtime.block_on(client.get_stats(proto::GetStatsRequest { flow: "f".into() }));
+    assert_eq!(of_one.expect("a controller").into_inner().hosts, [], "who asks for a flow hears of it only");
 }

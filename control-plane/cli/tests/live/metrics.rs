@@ -63,6 +63,13 @@ fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
         assert_eq!(value("zsr_flow_state{flow=\"f\",state=\"ended\"}"), 1.0);
         assert_eq!(value("zsr_flow_state{flow=\"g\",state=\"running\"}"), 1.0);
         assert_eq!(value("zsr_agent_connected{host=\"h2\"}"), 1.0);
+        // The switch read the items at one host, and wrote them at the other.
+        assert!(value("zsr_nic_sent_bytes_total{host=\"h1\"}") > bytes);
+        assert!(value("zsr_nic_received_bytes_total{host=\"h3\"}") > bytes);
+        for of in ["received", "sent"] {
+            let frames = value(&format!("zsr_nic_{of}_frames_total{{host=\"h2\"}}"));
+            assert!(frames > 0.0, "a producer is polled");
+        }
         for (what, used) in [("workers", 2.0), ("producer_rings", 2.0), ("queue_pairs", 8.0)] {
             assert_eq!(value(&format!("zsr_switch_{what}{{switch=\"s1\"}}")), used);
             assert!(value(&format!("zsr_switch_{what}_max{{switch=\"s1\"}}")) >= 1000.0 * used);

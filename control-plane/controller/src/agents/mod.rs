@@ -372,18 +372,29 @@ impl Agents {
         &self,
         rings: impl Iterator<Item = &'r Ring>,
     ) -> (HashMap<String, proto::Ring>, Option<ControllerError>) {
-        self.look_within(rings, PATIENCE).await
+        let seen = self.look_at(by_host(rings), false, PATIENCE).await;
+        (seen.rings, seen.failure)
     }
 
-    /// As [`look`](Self::look), within that time.
-    pub async fn look_within<'r>(
+    /// The agents' words about rings, and about `hosts`: their figures. Hosts may have none of the rings.
+    pub(crate) async fn look_within<'r>(
         &self,
         rings: impl Iterator<Item = &'r Ring>,
+        hosts: &'r [String],
         time: Duration,
-    ) -> (HashMap<String, proto::Ring>, Option<ControllerError>) {
+    ) -> Seen {
+        let mut by_host = by_host(rings);
+        for host in hosts {
+            by_host.entry(host).or_default();
+        }
+        self.look_at(by_host, !hosts.is_empty(), time).await
+    }
+
+    async fn look_at(&self, at: BTreeMap<&str, Vec<&Ring>>, figures: bool, time: Duration) -> Seen {
         let mut calls = JoinSet::new();
-        for (host, rings) in by_host(rings) {
-            let request = proto::ListRingsRequest { names: rings.iter().map(|r| r.name.clone()).collect() };
+        for (host, rings) in at {
+            let names = rings.iter().map(|r| r.name.clone()).collect();
+            let request = proto::ListRingsRequest { names, figures };
             let (own, host) = (self.clone(), host.to_owned());
             let looking = async move {
                 let list = |mut client: AgentClient<Channel>| {
@@ -391,28 +402,44 @@ impl Agents {
                     async move { client.list_rings(request).await }
                 };
                 let asked = own.ask(&host, "say what is in its rings", list);
-                within(time, asked).await.unwrap_or_else(|_| {
+                let answer = within(time, asked).await.unwrap_or_else(|_| {
                     let seconds = time.as_secs();
                     let message = format!(
                         "host `{host}`: its agent did not say within {seconds} s what is in its rings"
                     );
                     Err(ControllerError::new(ErrorKind::Unavailable, message))
-                })
+                });
+                (host, answer)
             };
             calls.spawn(looking.in_current_span());
         }
-        let (mut found, mut failure) = (HashMap::new(), None);
+        let mut seen = Seen::default();
         while let Some(done) = calls.join_next().await {
             match done {
-                Ok(Ok(answer)) => found.extend(answer.rings.into_iter().map(|r| (r.name.clone(), r))),
-                Ok(Err(refusal)) => failure = failure.or(Some(refusal)),
+                Ok((host, Ok(answer))) => {
+                    seen.rings.extend(answer.rings.into_iter().map(|r| (r.name.clone(), r)));
+                    seen.figures.extend(answer.figures.map(|figures| (host, figures)));
+                }
+                Ok((_, Err(refusal))) => seen.failure = seen.failure.or(Some(refusal)),
                 Err(e) => {
-                    failure = failure.or(Some(ControllerError::new(ErrorKind::Internal, e.to_string())))
+                    let error = ControllerError::new(ErrorKind::Internal, e.to_string());
+                    seen.failure = seen.failure.or(Some(error));
                 }
             }
         }
-        (found, failure)
+        seen
     }
+}
+
+/// What agents have said.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// By the ring's name.
+    pub(crate) rings: HashMap<String, proto::Ring>,
+    /// By host.
+    pub(crate) figures: HashMap<String, proto::HostFigures>,
+    /// Why an agent has said nothing.
+    failure: Option<ControllerError>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,10 +5,10 @@ use crate::Controller;
 use crate::agents::CLOSED;
 use crate::times::counters::PATIENCE;
 use p4runtime_proto::p4::v1 as rt;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use tokio::time::Instant;
-use zsr_api::controller as proto;
+use zsr_api::{agent, controller as proto};
 use zsr_plan::dataplane::alloc::Number;
 use zsr_plan::dataplane::model::{Flow, Ring};
 use zsr_plan::dataplane::{PlanError, RingAddress};
@@ -34,14 +34,18 @@ impl Controller {
         // Agents that are known to be away are not waited for.
         let is_away = |host: &str| self.0.connected.borrow().get(host) == Some(&false);
         let there = rings.iter().copied().filter(|r| !is_away(&r.host));
-        let (counted, (seen, _)) = tokio::join!(
+        let mut hosts: Vec<String> = Vec::new();
+        if name.is_empty() {
+            hosts.extend(self.0.agents.hosts().filter(|host| self.is_connected(host)).cloned());
+        }
+        let (counted, seen) = tokio::join!(
             tokio::time::timeout(PATIENCE, reader.cells(&cells)),
-            self.0.agents.look_within(there, PATIENCE)
+            self.0.agents.look_within(there, &hosts, PATIENCE)
         );
         let counted = counted.ok().and_then(Result::ok);
         let now = Instant::now();
         let time_ns = (now - self.0.started).as_nanos() as u64;
-        let mut last = self.0.last.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.last.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counted = counted.as_ref().map(|cells| cells.chunks_exact(CELLS));
         let lost: HashMap<String, (bool, bool)> = {
             let state = self.state();
@@ -56,7 +60,7 @@ impl Controller {
                     *known = Known::of(ring, self.0.started);
                 }
                 let cells = counted.as_mut().and_then(Iterator::next);
-                let is_new = known.learn(cells, seen.get(&ring.name), now);
+                let is_new = known.learn(cells, seen.rings.get(&ring.name), now);
                 let age = (now - known.since()).as_millis() as u64;
                 let mut stats = ring_stats(flow, ring, known, if is_new { 0 } else { age.max(1) });
                 (stats.died, stats.silent) = lost(&ring.name);
@@ -64,7 +68,10 @@ impl Controller {
             };
             flow_stats(flow, flow.rings().map(ring).collect())
         });
-        let stats = proto::Stats { time_ns, flows: flows.collect(), drops: Vec::new() };
+        let mut stats = proto::Stats { time_ns, flows: flows.collect(), ..Default::default() };
+        if name.is_empty() {
+            stats.hosts = self.0.last.hosts(seen.figures, now);
+        }
         let state = self.state();
         last.retain(|ring, _| state.user_of_ring(ring).is_some());
         Ok(stats)
@@ -106,9 +113,44 @@ fn cells_of(ring: &Ring, [received, sent, transfers, producer, retries]: [u32; 5
     [(received, data), (sent, data), (received, poll), (sent, poll), transfers, (retries, worker)]
 }
 
-/// The last counters of rings, by name.
+/// The last known counters.
 #[derive(Debug, Default)]
-pub(crate) struct Last(Mutex<HashMap<String, Known>>);
+pub(crate) struct Last {
+    /// Of rings, by name.
+    rings: Mutex<HashMap<String, Known>>,
+    /// Of hosts, by name, and when they were read.
+    hosts: Mutex<BTreeMap<String, (agent::HostFigures, Instant)>>,
+}
+
+impl Last {
+    /// Takes in the figures of hosts that were read `now`, and tells those of all hosts.
+    fn hosts(&self, seen: HashMap<String, agent::HostFigures>, now: Instant) -> Vec<proto::HostStats> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.extend(seen.into_iter().map(|(host, figures)| (host, (figures, now))));
+        let message = |(name, (figures, since)): (&String, &(agent::HostFigures, Instant))| {
+            let old_ms = if *since == now { 0 } else { ((now - *since).as_millis() as u64).max(1) };
+            proto::HostStats { name: name.clone(), nic: figures.nic.map(nic_stats), old_ms }
+        };
+        hosts.iter().map(message).collect()
+    }
+}
+
+fn nic_stats(nic: agent::NicStats) -> proto::NicStats {
+    proto::NicStats {
+        received_frames: nic.received_frames,
+        received_bytes: nic.received_bytes,
+        sent_frames: nic.sent_frames,
+        sent_bytes: nic.sent_bytes,
+        cnps_received: nic.cnps_received,
+        cnps_sent: nic.cnps_sent,
+        rate_cuts: nic.rate_cuts,
+        naks_sent: nic.naks_sent,
+        repeated_requests: nic.repeated_requests,
+        kept_requests: nic.kept_requests,
+        dropped_frames: nic.dropped_frames,
+        damaged_frames: nic.damaged_frames,
+    }
+}
 
 /// The last known counters of a ring.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +183,7 @@ impl Known {
     }
 
     /// Takes in the counters that were read `now`; whether both halves were read.
-    fn learn(&mut self, cells: Option<&[Cell]>, seen: Option<&zsr_api::agent::Ring>, now: Instant) -> bool {
+    fn learn(&mut self, cells: Option<&[Cell]>, seen: Option<&agent::Ring>, now: Instant) -> bool {
         if let Some(cells) = cells.and_then(|c| <[Cell; CELLS]>::try_from(c).ok()) {
             self.cells = (cells, now);
         }

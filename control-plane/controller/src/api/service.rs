@@ -324,7 +324,9 @@ impl Service for Controller {
         let flow = request.into_inner().flow;
         let mut stats = self.stats(&flow).await.map_err(status)?;
         stats.flows.retain(|flow| knows(&confined, &flow.name));
-        if flow.is_empty() && confined.is_none() {
+        if confined.is_some() {
+            stats.hosts.clear();
+        } else if flow.is_empty() {
             stats.drops = self.drops().await;
         }
         Ok(Response::new(stats))

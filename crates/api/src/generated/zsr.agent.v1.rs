@@ -338,11 +338,57 @@ pub struct ListRingsRequest {
     /// Only these, as far as they are there; empty: all.
     #[prost(string, repeated, tag = "1")]
     pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Whether the answer tells the host's figures, too.
+    #[prost(bool, tag = "2")]
+    pub figures: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListRingsResponse {
     #[prost(message, repeated, tag = "1")]
     pub rings: ::prost::alloc::vec::Vec<Ring>,
+    /// Absent if nobody asked for them.
+    #[prost(message, optional, tag = "2")]
+    pub figures: ::core::option::Option<HostFigures>,
+}
+/// What a host's NIC and agent count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HostFigures {
+    /// Absent: the NIC does not count.
+    #[prost(message, optional, tag = "1")]
+    pub nic: ::core::option::Option<NicStats>,
+}
+/// Counters of a NIC since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NicStats {
+    #[prost(uint64, tag = "1")]
+    pub received_frames: u64,
+    #[prost(uint64, tag = "2")]
+    pub received_bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub sent_frames: u64,
+    #[prost(uint64, tag = "4")]
+    pub sent_bytes: u64,
+    /// Congestion notifications (CNPs), and how often the rate of a queue pair was cut because of them.
+    #[prost(uint64, tag = "5")]
+    pub cnps_received: u64,
+    #[prost(uint64, tag = "6")]
+    pub cnps_sent: u64,
+    #[prost(uint64, tag = "7")]
+    pub rate_cuts: u64,
+    /// Negative acknowledgements, also of requests for which no receive was posted (RNR).
+    #[prost(uint64, tag = "8")]
+    pub naks_sent: u64,
+    /// Requests that had been carried out before, and came again.
+    #[prost(uint64, tag = "9")]
+    pub repeated_requests: u64,
+    /// Requests that were kept until one before them came.
+    #[prost(uint64, tag = "10")]
+    pub kept_requests: u64,
+    /// Frames that were dropped, for whatever reason; and those of them that were damaged or no sound packets.
+    #[prost(uint64, tag = "11")]
+    pub dropped_frames: u64,
+    #[prost(uint64, tag = "12")]
+    pub damaged_frames: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchEventsRequest {

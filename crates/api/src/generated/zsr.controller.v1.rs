@@ -462,6 +462,54 @@ pub struct Stats {
     /// whose certificate is for some flows only.
     #[prost(message, repeated, tag = "20")]
     pub drops: ::prost::alloc::vec::Vec<Drops>,
+    /// By name, those that are known; empty if the request names a flow, and for a caller whose certificate is for some flows only.
+    #[prost(message, repeated, tag = "21")]
+    pub hosts: ::prost::alloc::vec::Vec<HostStats>,
+}
+/// What a host's NIC and agent count.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HostStats {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Absent: the NIC does not count.
+    #[prost(message, optional, tag = "2")]
+    pub nic: ::core::option::Option<NicStats>,
+    /// The agent does not answer, and the figures are those of so many milliseconds ago; 0: they are of now.
+    #[prost(uint64, tag = "20")]
+    pub old_ms: u64,
+}
+/// Counters of a NIC since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NicStats {
+    #[prost(uint64, tag = "1")]
+    pub received_frames: u64,
+    #[prost(uint64, tag = "2")]
+    pub received_bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub sent_frames: u64,
+    #[prost(uint64, tag = "4")]
+    pub sent_bytes: u64,
+    /// Congestion notifications (CNPs), and how often the rate of a queue pair was cut because of them.
+    #[prost(uint64, tag = "5")]
+    pub cnps_received: u64,
+    #[prost(uint64, tag = "6")]
+    pub cnps_sent: u64,
+    #[prost(uint64, tag = "7")]
+    pub rate_cuts: u64,
+    /// Negative acknowledgements, also of requests for which no receive was posted (RNR).
+    #[prost(uint64, tag = "8")]
+    pub naks_sent: u64,
+    /// Requests that had been carried out before, and came again.
+    #[prost(uint64, tag = "9")]
+    pub repeated_requests: u64,
+    /// Requests that were kept until one before them came.
+    #[prost(uint64, tag = "10")]
+    pub kept_requests: u64,
+    /// Frames that were dropped, for whatever reason; and those of them that were damaged or no sound packets.
+    #[prost(uint64, tag = "11")]
+    pub dropped_frames: u64,
+    #[prost(uint64, tag = "12")]
+    pub damaged_frames: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Drops {
