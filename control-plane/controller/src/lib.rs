@@ -82,6 +82,8 @@ struct Inner {
     coming_and_going: turn::batch::Queue,
     /// Calls under way, the holder of the turn, and writes to the switch.
     doings: zsr_tls::Doings,
+    /// Times of calls that change something.
+    operations: api::operations::Operations,
     stalls: health::stall::Stalls,
     barriers: api::barriers::Barriers,
     started: Instant,

@@ -1,10 +1,12 @@
 //! What a controller says of its system, as OpenMetrics text.
 
 use std::fmt;
+use std::mem::replace;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -102,6 +104,7 @@ fn truth(is: bool) -> f64 {
 impl Collector for Snapshot {
     fn encode(&self, mut out: DescriptorEncoder<'_>) -> fmt::Result {
         self.of_system(&mut out)?;
+        self.of_operations(&mut out)?;
         self.of_flows(&mut out)?;
         self.of_rings(&mut out)
     }
@@ -196,6 +199,30 @@ impl Snapshot {
             metric(out, (name, help, None), Kind::Gauge, [(vec![], value)])?;
         }
         Ok(())
+    }
+
+    fn of_operations(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (name, help) = ("zsr_controller_operation", "Time of calls that change something");
+        let mut encoder = out.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for operation in &self.stats.operations {
+            let mut before = 0;
+            let mut bucket =
+                |upper: f64, calls: u64| (upper, calls.saturating_sub(replace(&mut before, calls)));
+            let mut buckets: Vec<(f64, u64)> =
+                operation.times.iter().map(|time| bucket(time.within_us as f64 / 1e6, time.calls)).collect();
+            buckets.push(bucket(f64::MAX, operation.calls));
+            let labels = vec![("operation", operation.name.as_str())];
+            let (sum, count) = (operation.time_ns as f64 / 1e9, operation.calls);
+            encoder.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        let operations = self.stats.operations.iter();
+        metric(
+            out,
+            ("zsr_controller_refused_operations", "Calls that were refused or failed", None),
+            Kind::Counter,
+            operations
+                .map(|operation| (vec![("operation", operation.name.as_str())], operation.refused as f64)),
+        )
     }
 
     fn of_nics(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -351,6 +378,14 @@ mod tests {
         let nic = proto::NicStats { sent_bytes: 1 << 30, cnps_sent: 4, ..Default::default() };
         let host = |name: &str, nic| proto::HostStats { name: name.into(), nic, ..Default::default() };
         let hosts = vec![host("h1", None), host("h2", Some(nic))];
+        let within = |within_us, calls| proto::OperationTime { within_us, calls };
+        let created = proto::Operation {
+            name: "create-flow".into(),
+            calls: 9,
+            refused: 2,
+            time_ns: 12_500_000_000,
+            times: vec![within(1000, 3), within(3000, 5), within(10_000_000, 8)],
+        };
         let settings = proto::Settings { rate_cap_bps: Some(8000), ..Default::default() };
         let shown = proto::Flow {
             name: "f".into(),
@@ -375,7 +410,13 @@ mod tests {
         Snapshot {
             system,
             flows: vec![shown],
-            stats: proto::Stats { flows: vec![flow], drops, hosts, ..Default::default() },
+            stats: proto::Stats {
+                flows: vec![flow],
+                drops,
+                hosts,
+                operations: vec![created],
+                ..Default::default()
+            },
         }
     }
 
@@ -398,6 +439,14 @@ mod tests {
             "zsr_nic_sent_bytes_total{host=\"h2\"} 1073741824",
             "zsr_nic_cnps_sent_total{host=\"h2\"} 4",
             "zsr_nic_cnps_received_total{host=\"h2\"} 0",
+            "# TYPE zsr_controller_operation_seconds histogram",
+            "zsr_controller_operation_seconds_sum{operation=\"create-flow\"} 12.5",
+            "zsr_controller_operation_seconds_count{operation=\"create-flow\"} 9",
+            "zsr_controller_operation_seconds_bucket{le=\"0.001\",operation=\"create-flow\"} 3",
+            "zsr_controller_operation_seconds_bucket{le=\"0.003\",operation=\"create-flow\"} 5",
+            "zsr_controller_operation_seconds_bucket{le=\"10.0\",operation=\"create-flow\"} 8",
+            "zsr_controller_operation_seconds_bucket{le=\"+Inf\",operation=\"create-flow\"} 9",
+            "zsr_controller_refused_operations_total{operation=\"create-flow\"} 2",
             "zsr_controller_journal_writable{} 0.0",
         ] {
             assert!(text.lines().any(|got| got == line), "{line} is not in\n{text}");
@@ -415,6 +464,8 @@ mod tests {
         assert_eq!(samples(&open), samples(&plain));
         for line in plain.lines().filter(|line| !line.starts_with('#')) {
             let name = line.split(['{', ' ']).next().expect("a name");
+            let of_histogram = ["_sum", "_count", "_bucket"].iter().find_map(|end| name.strip_suffix(end));
+            let name = of_histogram.unwrap_or(name);
             for said in [format!("# HELP {name} "), format!("# TYPE {name} ")] {
                 assert_eq!(plain.lines().filter(|line| line.starts_with(&said)).count(), 1, "{said}");
             }

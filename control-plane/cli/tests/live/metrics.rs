@@ -35,6 +35,8 @@ fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
     let system = System::up(HOSTS);
     system.well(&["flow", "create", "f", "-p", "h1", "-c", "h3", "--item-size", "1KiB", "--weight", "3"]);
     system.well(&["flow", "create", "g", "-p", "h2", "-c", "h3", "--item-size", "1KiB"]);
+    let again = system.zsr(&["flow", "create", "g", "-p", "h2", "-c", "h3"]);
+    assert_eq!(again.code, Some(1), "{}", again.err);
     let mut events = system.events();
     let mut producer = system.command(&["produce", "f"]).stdin(Stdio::piped()).spawn().expect("it runs");
     producer.stdin.take().expect("piped").write_all(&b"a line\n".repeat(1000)).expect("read");
@@ -63,6 +65,16 @@ fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
         assert_eq!(value("zsr_flow_state{flow=\"f\",state=\"ended\"}"), 1.0);
         assert_eq!(value("zsr_flow_state{flow=\"g\",state=\"running\"}"), 1.0);
         assert_eq!(value("zsr_agent_connected{host=\"h2\"}"), 1.0);
+        let of = "{operation=\"create-flow\"}";
+        assert_eq!(value(&format!("zsr_controller_operation_seconds_count{of}")), 3.0);
+        assert!(value(&format!("zsr_controller_operation_seconds_sum{of}")) > 0.0);
+        let within = |seconds: &str| {
+            let labels = format!("{{le=\"{seconds}\",operation=\"create-flow\"}}");
+            value(&format!("zsr_controller_operation_seconds_bucket{labels}"))
+        };
+        assert!(within("0.001") <= within("10.0") && within("+Inf") == 3.0);
+        assert_eq!(value(&format!("zsr_controller_refused_operations_total{of}")), 1.0);
+        assert_eq!(value("zsr_controller_operation_seconds_count{operation=\"delete-flow\"}"), 0.0);
         // The switch read the items at one host, and wrote them at the other.
         assert!(value("zsr_nic_sent_bytes_total{host=\"h1\"}") > bytes);
         assert!(value("zsr_nic_received_bytes_total{host=\"h3\"}") > bytes);

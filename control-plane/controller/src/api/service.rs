@@ -63,9 +63,11 @@ where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
     let (ended, ending, doings) = (controller.clone(), controller.clone(), controller.doings().clone());
+    let operations = controller.0.operations.clone();
     let served = tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .layer(doings)
+        .layer(operations)
         .layer(Guard)
         .add_service(ControllerServer::new(controller))
         .serve_with_incoming_shutdown(incoming, async move { ended.stopped().await });
@@ -328,6 +330,7 @@ impl Service for Controller {
             stats.hosts.clear();
         } else if flow.is_empty() {
             stats.drops = self.drops().await;
+            stats.operations = self.0.operations.list();
         }
         Ok(Response::new(stats))
     }

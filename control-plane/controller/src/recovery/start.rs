@@ -181,6 +181,7 @@ pub async fn start(mut setup: Setup<'_>) -> Result<Controller, StartError> {
         pending: Pending::default(),
         coming_and_going: Default::default(),
         doings,
+        operations: Default::default(),
         stalls: Stalls::default(),
         barriers: Barriers::default(),
         started: Instant::now(),

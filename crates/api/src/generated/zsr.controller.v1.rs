@@ -465,6 +465,35 @@ pub struct Stats {
     /// By name, those that are known; empty if the request names a flow, and for a caller whose certificate is for some flows only.
     #[prost(message, repeated, tag = "21")]
     pub hosts: ::prost::alloc::vec::Vec<HostStats>,
+    /// Calls that change something, since the controller began; empty as `hosts` is.
+    #[prost(message, repeated, tag = "22")]
+    pub operations: ::prost::alloc::vec::Vec<Operation>,
+}
+/// Calls of one kind that have ended.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Operation {
+    /// create-flow, set-flow, add-producer, add-consumer, remove-member, delete-flow, get-pass; others may come.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub calls: u64,
+    /// Those of them that were refused, or failed, or whose callers did not wait for the answer.
+    #[prost(uint64, tag = "3")]
+    pub refused: u64,
+    /// How long all of them took together: nanoseconds until the answer, or until the caller went away.
+    #[prost(uint64, tag = "4")]
+    pub time_ns: u64,
+    /// By time, shortest first.
+    #[prost(message, repeated, tag = "5")]
+    pub times: ::prost::alloc::vec::Vec<OperationTime>,
+}
+/// Calls that took no longer than this.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OperationTime {
+    #[prost(uint64, tag = "1")]
+    pub within_us: u64,
+    #[prost(uint64, tag = "2")]
+    pub calls: u64,
 }
 /// What a host's NIC and agent count.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
