@@ -21,6 +21,7 @@ mod service;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -185,6 +186,8 @@ struct Inner {
     doings: Doings,
     programs: Mutex<Option<(PathBuf, Machine)>>,
     passes: passes::Passes,
+    /// Programs that did not get a ring.
+    refused: AtomicU64,
 }
 
 #[derive(Default)]
@@ -228,6 +231,7 @@ impl Agent {
             doings: Doings::default(),
             programs: Mutex::default(),
             passes: passes::Passes::default(),
+            refused: AtomicU64::new(0),
         }))
     }
 
@@ -268,7 +272,11 @@ impl Agent {
 
     /// What the NIC and this agent count. Blocks on the NIC.
     pub fn figures(&self) -> HostFigures {
-        HostFigures { nic: self.0.nic.stats() }
+        HostFigures {
+            nic: self.0.nic.stats(),
+            ring_bytes: self.lock().bytes,
+            refused_programs: self.0.refused.load(Ordering::Relaxed),
+        }
     }
 
     /// Events at rings from now on.

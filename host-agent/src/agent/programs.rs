@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -103,6 +104,7 @@ impl Agent {
         let Admitted { info, lease, file, mut bell, layouts } = match admitted {
             Ok(admitted) => admitted,
             Err((refusal, needs_pass)) => {
+                self.0.refused.fetch_add(1, Ordering::Relaxed);
                 let reply = proto::Attached { refusal, needs_pass, ..Default::default() };
                 // A program that has gone away needs no answer.
                 let _ = stream.write_all(&framed(&reply)).await;

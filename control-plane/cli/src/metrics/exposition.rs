@@ -181,6 +181,7 @@ impl Snapshot {
             let samples = system.hosts.iter().map(|host| (vec![("host", host.name.as_str())], of(host)));
             metric(out, (name, help, None), Kind::Gauge, samples)?;
         }
+        self.of_agents(out)?;
         self.of_nics(out)?;
         for (name, help, value) in [
             ("zsr_controller_pending_changes", "Changes that are under way", system.pending.len() as f64),
@@ -222,6 +223,25 @@ impl Snapshot {
             Kind::Counter,
             operations
                 .map(|operation| (vec![("operation", operation.name.as_str())], operation.refused as f64)),
+        )
+    }
+
+    fn of_agents(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let of = |value: fn(&proto::HostStats) -> u64| {
+            let hosts = self.stats.hosts.iter();
+            hosts.map(move |host| (vec![("host", host.name.as_str())], value(host) as f64))
+        };
+        metric(
+            out,
+            ("zsr_host_ring", "Memory of the rings at the host", Some(Unit::Bytes)),
+            Kind::Gauge,
+            of(|host| host.ring_bytes),
+        )?;
+        metric(
+            out,
+            ("zsr_host_refused_programs", "Programs that were refused a ring", None),
+            Kind::Counter,
+            of(|host| host.refused_programs),
         )
     }
 
@@ -376,7 +396,13 @@ mod tests {
         };
         let drops = vec![proto::Drops { cause: "stale".into(), packets: 7 }];
         let nic = proto::NicStats { sent_bytes: 1 << 30, cnps_sent: 4, ..Default::default() };
-        let host = |name: &str, nic| proto::HostStats { name: name.into(), nic, ..Default::default() };
+        let host = |name: &str, nic| proto::HostStats {
+            name: name.into(),
+            nic,
+            ring_bytes: 4160,
+            refused_programs: 6,
+            ..Default::default()
+        };
         let hosts = vec![host("h1", None), host("h2", Some(nic))];
         let within = |within_us, calls| proto::OperationTime { within_us, calls };
         let created = proto::Operation {
@@ -435,6 +461,8 @@ mod tests {
             "zsr_switch_producer_rings_max{switch=\"s1\"} 32.0",
             "zsr_switch_queue_pairs_max{switch=\"s1\"} 64.0",
             "zsr_switch_dropped_packets_total{cause=\"stale\"} 7",
+            "zsr_host_ring_bytes{host=\"h1\"} 4160.0",
+            "zsr_host_refused_programs_total{host=\"h1\"} 6",
             "# TYPE zsr_nic_sent_bytes counter",
             "zsr_nic_sent_bytes_total{host=\"h2\"} 1073741824",
             "zsr_nic_cnps_sent_total{host=\"h2\"} 4",

@@ -44,6 +44,8 @@ fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
     assert_eq!(consumed.lines().count(), 1000);
     assert!(producer.wait().expect("it ends").success());
     events.next("flow-ended");
+    let late = system.zsr(&["produce", "f"]);
+    assert!(late.code == Some(1) && late.err.contains("its stream has ended"), "{}", late.err);
     let socket = system.root().join("metrics");
     let mut process = serving(&system, &socket);
     let once = system.well(&["metrics"]);
@@ -75,6 +77,11 @@ fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
         assert!(within("0.001") <= within("10.0") && within("+Inf") == 3.0);
         assert_eq!(value(&format!("zsr_controller_refused_operations_total{of}")), 1.0);
         assert_eq!(value("zsr_controller_operation_seconds_count{operation=\"delete-flow\"}"), 0.0);
+        for (host, refused, rings) in [("h1", 1.0, 1), ("h2", 0.0, 1), ("h3", 0.0, 2)] {
+            assert_eq!(value(&format!("zsr_host_refused_programs_total{{host=\"{host}\"}}")), refused);
+            let bytes = value(&format!("zsr_host_ring_bytes{{host=\"{host}\"}}")) as usize;
+            assert!((rings << 20..(rings << 20) + (1 << 16)).contains(&bytes), "{host}: {bytes}");
+        }
         // The switch read the items at one host, and wrote them at the other.
         assert!(value("zsr_nic_sent_bytes_total{host=\"h1\"}") > bytes);
         assert!(value("zsr_nic_received_bytes_total{host=\"h3\"}") > bytes);

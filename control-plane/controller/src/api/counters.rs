@@ -129,7 +129,13 @@ impl Last {
         hosts.extend(seen.into_iter().map(|(host, figures)| (host, (figures, now))));
         let message = |(name, (figures, since)): (&String, &(agent::HostFigures, Instant))| {
             let old_ms = if *since == now { 0 } else { ((now - *since).as_millis() as u64).max(1) };
-            proto::HostStats { name: name.clone(), nic: figures.nic.map(nic_stats), old_ms }
+            proto::HostStats {
+                name: name.clone(),
+                nic: figures.nic.map(nic_stats),
+                ring_bytes: figures.ring_bytes,
+                refused_programs: figures.refused_programs,
+                old_ms,
+            }
         };
         hosts.iter().map(message).collect()
     }

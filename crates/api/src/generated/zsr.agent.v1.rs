@@ -356,6 +356,12 @@ pub struct HostFigures {
     /// Absent: the NIC does not count.
     #[prost(message, optional, tag = "1")]
     pub nic: ::core::option::Option<NicStats>,
+    /// Memory of all rings, control pages included.
+    #[prost(uint64, tag = "2")]
+    pub ring_bytes: u64,
+    /// Programs of other processes that were refused a ring, since the agent began.
+    #[prost(uint64, tag = "3")]
+    pub refused_programs: u64,
 }
 /// Counters of a NIC since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -503,6 +503,12 @@ pub struct HostStats {
     /// Absent: the NIC does not count.
     #[prost(message, optional, tag = "2")]
     pub nic: ::core::option::Option<NicStats>,
+    /// Memory of all rings, control pages included.
+    #[prost(uint64, tag = "3")]
+    pub ring_bytes: u64,
+    /// Programs that were refused a ring, since the agent began.
+    #[prost(uint64, tag = "4")]
+    pub refused_programs: u64,
     /// The agent does not answer, and the figures are those of so many milliseconds ago; 0: they are of now.
     #[prost(uint64, tag = "20")]
     pub old_ms: u64,
