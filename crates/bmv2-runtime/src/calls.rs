@@ -340,10 +340,14 @@ fn meter(rates: Vec<Rate>) -> Value {
     Value::List(rates.into_iter().map(rate).collect())
 }
 
-/// The name and the arguments of an action.
+/// The name and the arguments of an action, these without zeros in front, as bmv2 has them.
 fn action(session: &Session<'_>, call: &ActionCall) -> (Value, Value) {
     let name = &session.info().actions[call.action.index()].name;
-    (Value::from(&**name), Value::List(call.params.iter().cloned().map(Value::Bytes).collect()))
+    let short = |value: &Vec<u8>| {
+        let zeros = value.iter().take_while(|byte| **byte == 0).count().min(value.len().saturating_sub(1));
+        Value::Bytes(value[zeros..].to_vec())
+    };
+    (Value::from(&**name), Value::List(call.params.iter().map(short).collect()))
 }
 
 fn action_entry(session: &Session<'_>, entry: &EntryAction) -> Value {
@@ -361,12 +365,7 @@ fn action_entry(session: &Session<'_>, entry: &EntryAction) -> Value {
 
 fn default_entry(session: &Session<'_>, t: TableId) -> Result<Value> {
     Ok(match session.switch.default_entry(t)? {
-        Some(mut entry) => {
-            if let EntryAction::Call(call) = &mut entry {
-                session.pad_call(call);
-            }
-            action_entry(session, &entry)
-        }
+        Some(entry) => action_entry(session, &entry),
         None => Value::Struct(vec![(1, Value::I32(0))]),
     })
 }

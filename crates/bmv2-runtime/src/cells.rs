@@ -46,7 +46,12 @@ impl Session<'_> {
             Some(index) => at(index)?..at(index)? + 1,
             None => 0..self.info().meters[id.index()].size,
         };
-        cells.into_iter().try_for_each(|i| self.switch.meter_write(id, i, Some(config))).map_err(at_cell)
+        cells.into_iter().try_for_each(|i| self.switch.meter_write(id, i, Some(config))).map_err(
+            |e| match e {
+                ControlError::Invalid(why) => refused(cell::INVALID_RATE, why),
+                e => at_cell(e),
+            },
+        )
     }
 
     /// The lowest 64 bits of a register cell.
@@ -154,10 +159,11 @@ pub(crate) fn meter_config(rates: &[Rate]) -> Result<MeterConfig> {
     };
     let per_second = |rate: &Rate| match rate.per_us * 1e6 {
         units if (0.0..1.8e19).contains(&units) => Ok(units.round() as u64),
-        _ => Err(refused(cell::BAD_RATES, format!("a rate of {} per microsecond is none", rate.per_us))),
+        _ => Err(refused(cell::INVALID_RATE, format!("a rate of {} per microsecond is none", rate.per_us))),
     };
     let burst = |rate: &Rate| {
-        u64::try_from(rate.burst).map_err(|_| refused(cell::BAD_RATES, format!("a burst of {}", rate.burst)))
+        u64::try_from(rate.burst)
+            .map_err(|_| refused(cell::INVALID_BURST, format!("a burst of {}", rate.burst)))
     };
     Ok(MeterConfig {
         cir: per_second(committed)?,

@@ -51,10 +51,11 @@ pub(crate) mod table {
     pub(crate) const MEMBER_NOT_IN_GROUP: i32 = 13;
     pub(crate) const INVALID_GROUP: i32 = 14;
     pub(crate) const GROUP_STILL_USED: i32 = 15;
+    pub(crate) const EMPTY_GROUP: i32 = 16;
     pub(crate) const DUPLICATE_ENTRY: i32 = 17;
     pub(crate) const BAD_MATCH_KEY: i32 = 18;
     pub(crate) const INVALID_METER_OPERATION: i32 = 19;
-    pub(crate) const DEFAULT_ACTION_IS_CONST: i32 = 20;
+    pub(crate) const DEFAULT_ENTRY_IS_CONST: i32 = 21;
     pub(crate) const INVALID_PROFILE_NAME: i32 = 23;
     pub(crate) const NO_SELECTION: i32 = 24;
     pub(crate) const IMMUTABLE_ENTRIES: i32 = 25;
@@ -70,6 +71,10 @@ pub(crate) mod cell {
     pub(crate) const ERROR: i32 = 3;
     /// Of meters only.
     pub(crate) const BAD_RATES: i32 = 3;
+    /// Of meters only.
+    pub(crate) const INVALID_RATE: i32 = 4;
+    /// Of meters only.
+    pub(crate) const INVALID_BURST: i32 = 5;
 }
 
 /// Reasons of calls about parser value sets, calculations, mirroring sessions, and ports.
@@ -103,7 +108,7 @@ impl From<ControlError> for Error {
             ControlError::Duplicate { .. } => table::DUPLICATE_ENTRY,
             ControlError::InUse { kind: "member" } => table::MEMBER_STILL_USED,
             ControlError::InUse { .. } => table::GROUP_STILL_USED,
-            ControlError::Const { what } if what.contains("default") => table::DEFAULT_ACTION_IS_CONST,
+            ControlError::Const { what } if what.contains("default") => table::DEFAULT_ENTRY_IS_CONST,
             ControlError::Const { .. } => table::IMMUTABLE_ENTRIES,
             ControlError::TooWide { what: "parameter", .. } | ControlError::ParamCount { .. } => {
                 table::BAD_ACTION_DATA

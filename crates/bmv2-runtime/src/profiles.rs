@@ -29,16 +29,12 @@ impl Session<'_> {
 
     /// The action of a member.
     pub(crate) fn member(&self, p: ProfileId, member: i32) -> Result<ActionCall> {
-        let mut call = self.switch.member(p, member as u32)?;
-        self.pad_call(&mut call);
-        Ok(call)
+        Ok(self.switch.member(p, member as u32)?)
     }
 
     /// All members, by handle.
     pub(crate) fn members(&self, p: ProfileId) -> Result<Vec<(u32, ActionCall)>> {
-        let mut all = self.switch.members(p)?;
-        all.iter_mut().for_each(|(_, call)| self.pad_call(call));
-        Ok(all)
+        Ok(self.switch.members(p)?)
     }
 
     /// Adds a group without members, and gives its handle.
@@ -92,10 +88,12 @@ impl Session<'_> {
         Ok(all.into_iter().map(|(handle, group)| (handle, members(&group))).collect())
     }
 
-    /// The action of an entry that names a group. bmv2 refuses one without members.
+    /// The action of an entry that names a group. As at bmv2, the group has members.
     pub(crate) fn group_action(&self, p: Option<ProfileId>, group: i32) -> Result<EntryAction> {
-        if let Some(p) = p {
-            self.check_selection(p)?;
+        if let Some(p) = p
+            && self.group(p, group)?.is_empty()
+        {
+            return Err(refused(table::EMPTY_GROUP, format!("group {group} has no members")));
         }
         Ok(EntryAction::Group(group as u32))
     }

@@ -1,8 +1,7 @@
 //! Tables: entries by handle, defaults, direct counters and meters.
 
 use zsr_soft_switch::{
-    ActionCall, CounterValue, EntryAction, EntryHandle, MatchField, MatchKind, MeterConfig, TableEntry,
-    TableId,
+    CounterValue, EntryAction, EntryHandle, MatchField, MatchKind, MeterConfig, TableEntry, TableId,
 };
 
 use crate::error::{Error, Result, refused, table};
@@ -17,7 +16,7 @@ pub(crate) struct Shown {
     /// The smallest wins; `None` in tables without priorities.
     pub priority: Option<i32>,
     pub action: EntryAction,
-    /// Timeout, and time since the last hit, in milliseconds; in tables whose entries age.
+    /// Timeout, and time since the last hit, in milliseconds, of an entry that ages.
     pub life: Option<(i32, i32)>,
 }
 
@@ -186,26 +185,15 @@ impl Session<'_> {
         let now = self.switch.now_ns();
         let idle = self.switch.entry_idle_ns(t, &entry.key, entry.priority, now);
         let ms = |ns: u64| i32::try_from(ns / 1_000_000).unwrap_or(i32::MAX);
-        let life = idle.ok().map(|idle| (ms(entry.idle_timeout_ns), ms(idle)));
+        let life = idle.ok().filter(|_| entry.idle_timeout_ns > 0);
+        let life = life.map(|idle| (ms(entry.idle_timeout_ns), ms(idle)));
         let fields = entry.key.into_iter().zip(&info.keys);
-        let mut action = entry.action;
-        if let EntryAction::Call(call) = &mut action {
-            self.pad_call(call);
-        }
         Shown {
             handle,
             key: fields.map(|(field, info)| as_shown(field, info.width)).collect(),
             priority: info.has_priority.then(|| top - entry.priority),
-            action,
+            action: entry.action,
             life,
-        }
-    }
-
-    /// Makes arguments as wide as their parameters.
-    pub(crate) fn pad_call(&self, call: &mut ActionCall) {
-        let params = &self.info().actions[call.action.index()].params;
-        for (value, param) in call.params.iter_mut().zip(params) {
-            *value = padded(value, param.width);
         }
     }
 }

@@ -77,12 +77,15 @@ impl<P: Port> Queued<P> {
 
 impl<P: Port> Port for Queued<P> {
     fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
-        if self.waiting() >= self.settings.depth.load(Ordering::Relaxed) {
+        let rate = self.settings.rate.load(Ordering::Relaxed);
+        // What a rate has let go is not in the queue any more.
+        let waiting = self.frames.len() + if rate == 0 { self.behind } else { 0 };
+        if waiting >= self.settings.depth.load(Ordering::Relaxed) {
             self.lost += 1;
             pool.put(frame);
             return Ok(());
         }
-        if self.frames.is_empty() && self.settings.rate.load(Ordering::Relaxed) == 0 {
+        if self.frames.is_empty() && rate == 0 {
             return self.inner.send(now_ns, frame, pool);
         }
         self.frames.push_back(frame);
