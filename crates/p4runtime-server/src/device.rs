@@ -107,8 +107,12 @@ impl Device {
         let pipeline = self.newest(&saved).ok_or_else(no_pipeline)?;
         let mut outcomes = Vec::with_capacity(request.entities.len());
         let (mut responses, mut response, mut bytes) = (Vec::new(), pb::ReadResponse::default(), 0);
-        for one in &request.entities {
-            let entities = reads::read(&pipeline, one).await;
+        let cells = reads::counter_cells(&pipeline, &request.entities).await;
+        for (one, cell) in request.entities.iter().zip(cells) {
+            let entities = match cell {
+                Some(cell) => Ok(vec![cell]),
+                None => reads::read(&pipeline, one).await,
+            };
             let entities = entities.map_err(|refusal| refusal.at_some(pipeline.schema.place(Some(one))));
             outcomes.push(entities.as_ref().map(|_| ()).map_err(Refusal::clone));
             for entity in entities.unwrap_or_default() {

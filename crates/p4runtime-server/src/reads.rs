@@ -34,6 +34,37 @@ pub(super) async fn read(pipeline: &Pipeline, request: &pb::Entity) -> Outcome<V
     Ok(entities.into_iter().map(|entity| pb::Entity { entity: Some(entity) }).collect())
 }
 
+/// The single cells of counters among `requests`, by their place: many of them in one step, since each step waits for
+/// the switch's thread. What can't be read so is left to [`read`], which says why.
+pub(super) async fn counter_cells(pipeline: &Pipeline, requests: &[pb::Entity]) -> Vec<Option<pb::Entity>> {
+    let mut found = vec![None; requests.len()];
+    let wanted = requests.iter().enumerate().filter_map(|(place, request)| {
+        let Some(Entity::CounterEntry(filter)) = &request.entity else { return None };
+        let of = pipeline.schema.counters.get(&filter.counter_id)?;
+        let cell = read_index(filter.index.as_ref(), of.size).ok()??;
+        Some((place, filter.counter_id, of.engine, cell))
+    });
+    let wanted: Vec<_> = wanted.collect();
+    for step in wanted.chunks(CELLS_PER_STEP as usize) {
+        let cells: Vec<_> = step.iter().map(|&(_, _, counter, cell)| (counter, cell as usize)).collect();
+        let values = pipeline.call(move |switch, _| {
+            cells
+                .into_iter()
+                .map(|(counter, cell)| switch.counter_read(counter, cell).ok())
+                .collect::<Vec<_>>()
+        });
+        let Ok(values) = values.await else { return found };
+        for (&(place, counter_id, _, cell), value) in step.iter().zip(values) {
+            found[place] = value.map(|value| {
+                let data = Some(write_counter(value));
+                let entry = pb::CounterEntry { counter_id, index: index(cell), data };
+                pb::Entity { entity: Some(Entity::CounterEntry(entry)) }
+            });
+        }
+    }
+    found
+}
+
 /// Objects that an id names: all of them for 0.
 pub(super) fn select<'a, T>(
     objects: &'a BTreeMap<u32, T>,
