@@ -20,7 +20,8 @@ mod json;
 mod live_args;
 mod measure;
 mod measure_args;
-mod metrics;
+#[doc(hidden)]
+pub mod metrics;
 pub mod options;
 mod pcap;
 mod reference;

@@ -14,7 +14,7 @@ use zsr_api::controller as proto;
 
 /// Answers of a controller.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     pub(crate) system: proto::System,
     pub(crate) flows: Vec<proto::Flow>,
     pub(crate) stats: proto::Stats,
@@ -53,7 +53,7 @@ pub(super) fn plain_text(snapshot: Snapshot) -> String {
 }
 
 /// A scrape as OpenMetrics.
-pub(super) fn open_metrics(snapshot: Snapshot) -> String {
+pub fn open_metrics(snapshot: Snapshot) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(snapshot));
     let mut out = String::new();

@@ -15,7 +15,7 @@ use zsr_api::controller as proto;
 use super::doors::{self, DoorError, Doors};
 use super::live_args::MetricsArgs;
 use super::print;
-pub(super) use exposition::Snapshot;
+pub use exposition::{Snapshot, open_metrics};
 
 /// The two forms of a scrape.
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -38,7 +38,10 @@ fn run(args: &MetricsArgs) -> Result<(), DoorError> {
 }
 
 /// Asks the controller for all that a scrape has.
-pub(super) fn look(session: &Session) -> Result<Snapshot, ClientError> {
+///
+/// # Errors
+/// The controller's, or of the connection to it.
+pub fn look(session: &Session) -> Result<Snapshot, ClientError> {
     session.call(|mut controller| async move {
         let system = controller.get_system(proto::GetSystemRequest {}).await?;
         let flows = controller.list_flows(proto::ListFlowsRequest {}).await?;
