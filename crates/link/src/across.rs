@@ -22,7 +22,12 @@ pub struct LoopPort {
     other: Arc<Side>,
     /// Frames were sent since the last flush.
     sent: bool,
+    /// When to look whether the other end has taken frames, which it does not tell.
+    look_at: Option<u64>,
 }
+
+/// How long frames may wait for the other end before it is looked at again, nanoseconds.
+const LOOK_NS: u64 = 50_000;
 
 /// A link that holds up to `capacity` frames in each direction, and its two ends: the first for the loop with the waker `a`, the second for
 /// that with `b`.
@@ -31,8 +36,8 @@ pub fn loop_link(capacity: usize, a: &Waker, b: &Waker) -> (LoopPort, LoopPort) 
     let (of_a, of_b) = (side(a), side(b));
     let (at_a, at_b) = thread_link(capacity);
     (
-        LoopPort { inner: at_a, mine: of_a.clone(), other: of_b.clone(), sent: false },
-        LoopPort { inner: at_b, mine: of_b, other: of_a, sent: false },
+        LoopPort { inner: at_a, mine: of_a.clone(), other: of_b.clone(), sent: false, look_at: None },
+        LoopPort { inner: at_b, mine: of_b, other: of_a, sent: false, look_at: None },
     )
 }
 
@@ -55,7 +60,12 @@ impl Port for LoopPort {
         self.inner.is_closed()
     }
 
-    fn flush(&mut self, _now_ns: u64, _pool: &mut FramePool) {
+    fn next_due(&self) -> Option<u64> {
+        self.look_at
+    }
+
+    fn flush(&mut self, now_ns: u64, _pool: &mut FramePool) {
+        self.look_at = (self.inner.sent_and_waiting() > 0).then_some(now_ns + LOOK_NS);
         if !std::mem::take(&mut self.sent) {
             return;
         }
@@ -109,6 +119,36 @@ mod tests {
         fn next_due(&self) -> Option<u64> {
             None
         }
+    }
+
+    /// A loop whose far end takes nothing for a while pauses, and goes on by itself when there is room again.
+    #[test]
+    fn a_full_link_does_not_stop_its_loop_for_good() {
+        const FRAMES: u32 = 3000;
+        let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
+        let (mut near, far) = loop_link(1024, &wakers[0], &wakers[1]);
+        let mut echo = PortLoop::new(Echo, &wakers[1], LoopConfig::default()).unwrap();
+        echo.add_port(1, Box::new(far)).unwrap();
+        let thread = echo.spawn("echo").unwrap();
+        let mut pool = FramePool::with_frames(64);
+        let (mut sent, mut back) = (0u32, 0u32);
+        while back < FRAMES {
+            // Fewer than the link holds, so none is lost, and more than the loop lets wait.
+            while sent < FRAMES && sent - back < 1000 {
+                let mut frame = pool.take();
+                frame.append(&sent.to_be_bytes());
+                near.send(0, frame, &mut pool).expect("room");
+                near.flush(0, &mut pool);
+                sent += 1;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            while let Some(frame) = near.recv(0, &mut pool) {
+                assert_eq!(frame.bytes(), back.to_be_bytes());
+                pool.put(frame);
+                back += 1;
+            }
+        }
+        assert!(thread.stop().error.is_none());
     }
 
     /// A loop that sleeps between frames is woken for each, and none is lost: 20,000 frames go there and back one by one, and in bursts.

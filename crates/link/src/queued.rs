@@ -9,6 +9,10 @@ use zsr_wire::{Frame, FramePool};
 use crate::port::{Port, SendError};
 
 const NS_PER_S: u64 = 1_000_000_000;
+/// How late a frame may leave without making the next one late, nanoseconds.
+const LATE_NS: u64 = 1_000_000;
+/// Frames that wait behind a rate if nobody has said how many.
+const DEPTH: usize = 64;
 
 /// The settings of a queue. Whoever holds them changes them, from any thread.
 #[derive(Debug)]
@@ -18,14 +22,15 @@ pub struct QueueSettings {
 }
 
 impl Default for QueueSettings {
-    /// Any number of frames may wait, and they leave as fast as they can.
+    /// Frames leave as fast as they can.
     fn default() -> Self {
         QueueSettings { depth: AtomicUsize::new(usize::MAX), rate: AtomicU64::new(0) }
     }
 }
 
 impl QueueSettings {
-    /// Lets so many frames wait at most. One that comes when as many wait is lost.
+    /// Lets so many frames wait at most. One that comes when as many wait is lost. Until this is called, 64 wait behind a rate, and any number
+    /// without one.
     pub fn set_depth(&self, frames: usize) {
         self.depth.store(frames, Ordering::Relaxed);
     }
@@ -41,8 +46,8 @@ pub struct Queued<P> {
     inner: P,
     settings: Arc<QueueSettings>,
     frames: VecDeque<Frame>,
-    /// When the next frame may leave, in nanoseconds.
-    free_ns: u64,
+    /// When the last frame left, in nanoseconds.
+    left_ns: Option<u64>,
     /// Behind the queue, when it was last flushed: what was sent since then is only gathered there.
     behind: usize,
     lost: u64,
@@ -51,14 +56,21 @@ pub struct Queued<P> {
 impl<P: Port> Queued<P> {
     /// `inner` behind a queue with these settings.
     pub fn new(inner: P, settings: Arc<QueueSettings>) -> Queued<P> {
-        Queued { inner, settings, frames: VecDeque::new(), free_ns: 0, behind: 0, lost: 0 }
+        Queued { inner, settings, frames: VecDeque::new(), left_ns: None, behind: 0, lost: 0 }
+    }
+
+    /// When the next frame may leave, at the rate that holds now.
+    fn free_ns(&self) -> u64 {
+        let rate = self.settings.rate.load(Ordering::Relaxed);
+        let apart = NS_PER_S.checked_div(rate);
+        apart.and_then(|apart| Some(self.left_ns? + apart)).unwrap_or(0)
     }
 
     /// Passes on what may leave.
     fn pass_on(&mut self, now: u64, pool: &mut FramePool) {
         while let Some(frame) = self.frames.pop_front() {
-            let rate = self.settings.rate.load(Ordering::Relaxed);
-            if rate > 0 && self.free_ns > now {
+            let free = self.free_ns();
+            if free > now {
                 self.frames.push_front(frame);
                 return;
             }
@@ -70,7 +82,8 @@ impl<P: Port> Queued<P> {
                 }
                 Err(SendError::Closed(frame)) => pool.put(frame),
             }
-            self.free_ns = self.free_ns.max(now) + NS_PER_S.checked_div(rate).unwrap_or(0);
+            // One that leaves late does not make the next one late.
+            self.left_ns = Some(free.max(now.saturating_sub(LATE_NS)));
         }
     }
 }
@@ -80,7 +93,11 @@ impl<P: Port> Port for Queued<P> {
         let rate = self.settings.rate.load(Ordering::Relaxed);
         // What a rate has let go is not in the queue any more.
         let waiting = self.frames.len() + if rate == 0 { self.behind } else { 0 };
-        if waiting >= self.settings.depth.load(Ordering::Relaxed) {
+        let depth = match self.settings.depth.load(Ordering::Relaxed) {
+            usize::MAX if rate > 0 => DEPTH,
+            depth => depth,
+        };
+        if waiting >= depth {
             self.lost += 1;
             pool.put(frame);
             return Ok(());
@@ -104,7 +121,7 @@ impl<P: Port> Port for Queued<P> {
     fn next_due(&self) -> Option<u64> {
         // What the system does not take has no time: the descriptor says when.
         let waits = !self.frames.is_empty() && !self.inner.is_blocked();
-        [waits.then_some(self.free_ns), self.inner.next_due()].into_iter().flatten().min()
+        [waits.then(|| self.free_ns()), self.inner.next_due()].into_iter().flatten().min()
     }
 
     fn faults(&self) -> u64 {
@@ -156,6 +173,7 @@ mod tests {
         assert_eq!(arrivals(&settings, 5, 1), ((0..5).map(|n| (0, n)).collect(), 0), "no limit");
         settings.set_rate(100);
         assert_eq!(arrivals(&settings, 5, 1000), ((0..5).map(|n| (10 * u64::from(n), n)).collect(), 0));
+        assert_eq!(arrivals(&settings, 70, 1).1, 70 - 65, "64 wait behind a rate");
         settings.set_depth(2);
         // The first leaves at once, two wait, and two are lost.
         assert_eq!(arrivals(&settings, 5, 1000), (vec![(0, 0), (10, 1), (20, 2)], 2));
@@ -172,7 +190,10 @@ mod tests {
         let mut pool = FramePool::with_frames(4);
         (0..4).for_each(|n| assert!(near.send(0, frame(n), &mut pool).is_ok()));
         assert_eq!((near.waiting(), near.next_due()), (3, Some(NS_PER_S)));
+        settings.set_rate(10);
+        assert_eq!(near.next_due(), Some(NS_PER_S / 10), "a rate holds at once");
         settings.set_rate(0);
+        assert_eq!(near.next_due(), Some(0));
         near.flush(1, &mut pool);
         assert_eq!(near.waiting(), 0);
         assert_eq!(std::iter::from_fn(|| far.recv(1, &mut pool)).count(), 4);
