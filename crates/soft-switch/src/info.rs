@@ -107,6 +107,8 @@ pub struct TableInfo {
     pub size: usize,
     /// Whether entries have a priority (a ternary, range or optional key field).
     pub has_priority: bool,
+    /// The number of the JSON plus the priority of an entry here, if the program has entries with priorities. The JSON's smallest number wins.
+    pub priorities_from: Option<i32>,
     /// Whether its entries are fixed in the program (`const entries`).
     pub const_entries: bool,
     /// Whether its default action is fixed in the program (`const default_action`).

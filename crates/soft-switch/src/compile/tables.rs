@@ -135,6 +135,7 @@ impl TableDraft {
             actions: actions.iter().map(|&a| ActionId(a as u32)).collect(),
             size,
             has_priority,
+            priorities_from: None,
             const_entries: n.opt("entries").is_some(),
             const_default: is_const("action_const")? || is_const("action_entry_const")?,
             profile: profile.map(|p| ProfileId(p as u32)),
@@ -204,6 +205,8 @@ impl TableDraft {
         for e in entries {
             top = top.max(e.get("priority")?.int()?);
         }
+        let has_priorities = self.info.has_priority && !entries.is_empty();
+        self.info.priorities_from = i32::try_from(top + 1).ok().filter(|_| has_priorities);
         for e in entries {
             e.allow(&["match_key", "action_entry", "priority"])?;
             let fields = e.get("match_key")?.array()?;

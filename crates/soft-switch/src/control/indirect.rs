@@ -223,6 +223,15 @@ impl Switch {
         self.replication.sessions.iter().map(|(id, s)| (id, s.clone())).collect()
     }
 
+    /// The bits of a calculation's custom CRC; `None` if it has none.
+    pub fn crc_width(&self, calculation: &str) -> Option<u32> {
+        let i = self.program.image.calcs.iter().position(|c| c.name == calculation)?;
+        match &self.core.algos[i] {
+            Algo::Custom(crc) => Some(crc.width()),
+            _ => None,
+        }
+    }
+
     /// Gives a calculation with a custom CRC other parameters. Calculations are named as in the JSON.
     pub fn set_crc(&mut self, calculation: &str, params: CrcParams) -> Result<(), ControlError> {
         let calcs = &self.program.image.calcs;

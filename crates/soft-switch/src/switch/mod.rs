@@ -147,6 +147,18 @@ impl Switch {
         self.adopt(Switch::new(program, self.config.clone()));
     }
 
+    /// Puts all state back to what the program says, as [`replace_program`](Self::replace_program) does. Tables that were
+    /// [unlocked](Self::table_unlock) stay so.
+    pub fn reset(&mut self) {
+        let unlocked: Vec<_> = self.core.tables.iter_mut().map(|table| table.unlocked).collect();
+        let program = self.program.clone();
+        self.replace_program(&program);
+        for (table, size) in (0..).map(TableId).zip(unlocked) {
+            // The table is the program's own.
+            let _ = size.map(|size| self.table_unlock(table, size));
+        }
+    }
+
     /// Puts the program and the state of another switch, prepared beside this one with the same configuration, in
     /// place; what stays is as in [`replace_program`](Self::replace_program). Gives back the old program and state,
     /// which may take long to drop.
