@@ -112,12 +112,12 @@ pub(crate) fn call(session: &mut Session<'_>, method: &str, args: &Args<'_>) -> 
         "bm_set_crc16_custom_parameters" => {
             let config = args.fields(3)?;
             let of = |id| config.i16(id).map(|n| u64::from(n as u16));
-            done(session.crc(args.str(2)?, crc(of(1)?, of(2)?, of(3)?, &config)?))
+            done(session.crc(args.str(2)?, 16, crc(of(1)?, of(2)?, of(3)?, &config)?))
         }
         "bm_set_crc32_custom_parameters" => {
             let config = args.fields(3)?;
             let of = |id| config.i32(id).map(|n| u64::from(n as u32));
-            done(session.crc(args.str(2)?, crc(of(1)?, of(2)?, of(3)?, &config)?))
+            done(session.crc(args.str(2)?, 32, crc(of(1)?, of(2)?, of(3)?, &config)?))
         }
         "get_time_elapsed_us" => Ok(Some(Value::I64((session.switch.now_ns() / 1000) as i64))),
         "bm_load_new_config" | "bm_swap_configs" => Err(refused(

@@ -109,11 +109,12 @@ impl Session<'_> {
         let id = set(self.info().value_set(name), name)?;
         let info = &self.info().value_sets[id.index()];
         let value = padded(value, info.width);
-        if value.len() > info.width.div_ceil(8) as usize && value[0] != 0 {
+        let unused = value.len() * 8 - info.width as usize;
+        if (0..unused).any(|bit| value[bit / 8] >> (7 - bit % 8) & 1 == 1) {
             let why = format!("the value does not fit in {} bits", info.width);
             return Err(refused(other::VALUE_SET_ERROR, why));
         }
-        let mut from = value.len() * 8 - info.width as usize;
+        let mut from = unused;
         let mut member = Vec::with_capacity(info.widths.len());
         for width in &info.widths {
             let mut bits = Bits::default();
@@ -143,8 +144,12 @@ impl Session<'_> {
         self.switch.value_set_replace(id, Vec::new()).map_err(at_set)
     }
 
-    /// Gives a calculation with a custom CRC other parameters.
-    pub(crate) fn crc(&mut self, calculation: &str, params: CrcParams) -> Result<()> {
+    /// Gives a calculation with a custom CRC of so many bits other parameters.
+    pub(crate) fn crc(&mut self, calculation: &str, width: u32, params: CrcParams) -> Result<()> {
+        if self.switch.crc_width(calculation).is_some_and(|other| other != width) {
+            let why = format!("'{calculation}' is no custom CRC of {width} bits");
+            return Err(refused(other::WRONG_CALCULATION, why));
+        }
         self.switch.set_crc(calculation, params).map_err(|e| match e {
             ControlError::NotAvailable(why) => refused(other::WRONG_CALCULATION, why),
             e => refused(other::INVALID_CALCULATION, e.to_string()),

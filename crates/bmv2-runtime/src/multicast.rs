@@ -21,7 +21,7 @@ struct Node {
 }
 
 /// Nodes, groups of them, link aggregation groups, and the sessions that mirror to a group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Multicast {
     nodes: BTreeMap<u32, Node>,
     groups: BTreeMap<u32, Vec<u32>>,
@@ -73,18 +73,24 @@ impl Session<'_> {
             self.switch.multicast_group_insert(id, Vec::new()).map_err(at_group)?;
             self.state.multicast.groups.insert(id, Vec::new());
         }
+        self.write_group(id)?;
         Ok(group)
     }
 
     /// Removes a group. Its nodes stay.
     pub(crate) fn multicast_destroy(&mut self, group: i32) -> Result<()> {
-        let nodes = std::mem::take(self.state.multicast.group(group)?);
-        self.switch.multicast_group_delete(group as u32).map_err(at_group)?;
-        self.state.multicast.groups.remove(&(group as u32));
+        let id = group as u32;
+        let nodes = self.state.multicast.group(group)?.clone();
+        match self.switch.multicast_group_delete(id) {
+            // A P4Runtime controller has removed it.
+            Ok(()) | Err(ControlError::NotFound { .. }) => {}
+            Err(e) => return Err(at_group(e)),
+        }
+        self.state.multicast.groups.remove(&id);
         for node in nodes {
             self.state.multicast.node(node as i32)?.group = None;
         }
-        self.mirror_again(group as u32)
+        self.mirror_again(id)
     }
 
     /// Makes a node that is in no group, and gives its handle.
@@ -100,41 +106,40 @@ impl Session<'_> {
 
     /// Gives a node other ports.
     pub(crate) fn node_update(&mut self, node: i32, ports: Vec<u16>, lags: Vec<u16>) -> Result<()> {
-        let known = self.state.multicast.node(node)?;
-        let before = known.clone();
-        (known.ports, known.lags) = (ports, lags);
-        let Some(group) = known.group else { return Ok(()) };
-        self.multicast_again(group).inspect_err(|_| {
-            self.state.multicast.nodes.insert(node as u32, before);
+        let group = self.state.multicast.node(node)?.group;
+        self.change(group.into_iter().collect(), |all| {
+            let node = all.node(node)?;
+            (node.ports, node.lags) = (ports, lags);
+            Ok(())
         })
     }
 
     /// Puts a node into a group.
     pub(crate) fn node_associate(&mut self, group: i32, node: i32) -> Result<()> {
-        let other = self.state.multicast.node(node)?.group;
-        let nodes = self.state.multicast.group(group)?;
-        if let Some(other) = other {
-            return Err(refused(multicast::ERROR, format!("node {node} is in group {other} already")));
-        }
-        nodes.push(node as u32);
-        if let Err(e) = self.multicast_again(group as u32) {
-            self.state.multicast.group(group)?.pop();
-            return Err(e);
-        }
-        self.state.multicast.node(node)?.group = Some(group as u32);
-        Ok(())
+        self.change(vec![group as u32], |all| {
+            let other = all.node(node)?.group;
+            let nodes = all.group(group)?;
+            if let Some(other) = other {
+                return Err(refused(multicast::ERROR, format!("node {node} is in group {other} already")));
+            }
+            nodes.push(node as u32);
+            all.node(node)?.group = Some(group as u32);
+            Ok(())
+        })
     }
 
     /// Takes a node out of a group.
     pub(crate) fn node_dissociate(&mut self, group: i32, node: i32) -> Result<()> {
-        let is_in = self.state.multicast.node(node)?.group == Some(group as u32);
-        let nodes = self.state.multicast.group(group)?;
-        if !is_in {
-            return Err(refused(multicast::ERROR, format!("node {node} is not in group {group}")));
-        }
-        nodes.retain(|one| *one != node as u32);
-        self.state.multicast.node(node)?.group = None;
-        self.multicast_again(group as u32)
+        self.change(vec![group as u32], |all| {
+            let is_in = all.node(node)?.group == Some(group as u32);
+            let nodes = all.group(group)?;
+            if !is_in {
+                return Err(refused(multicast::ERROR, format!("node {node} is not in group {group}")));
+            }
+            nodes.retain(|one| *one != node as u32);
+            all.node(node)?.group = None;
+            Ok(())
+        })
     }
 
     /// Removes a node, also from its group.
@@ -151,9 +156,40 @@ impl Session<'_> {
         let index = u16::try_from(lag).ok().filter(|lag| *lag < 256);
         let index =
             index.ok_or_else(|| refused(multicast::ERROR, format!("LAG {lag}: 0 to 255 are possible")))?;
-        self.state.multicast.lags.insert(index, ports);
-        let groups: Vec<u32> = self.state.multicast.groups.keys().copied().collect();
-        groups.into_iter().try_for_each(|group| self.multicast_again(group))
+        let groups = self.state.multicast.groups.keys().copied().collect();
+        self.change(groups, |all| {
+            all.lags.insert(index, ports);
+            Ok(())
+        })
+    }
+
+    /// Changes nodes, and writes the groups that they are in. What the switch refuses changes nothing.
+    fn change(&mut self, groups: Vec<u32>, of: impl FnOnce(&mut Multicast) -> Result<()>) -> Result<()> {
+        let before = self.state.multicast.clone();
+        let done = of(&mut self.state.multicast)
+            .and_then(|()| groups.iter().try_for_each(|group| self.write_group(*group)));
+        if done.is_err() {
+            self.state.multicast = before;
+            // They were possible a moment ago.
+            groups.iter().for_each(|group| drop(self.write_group(*group)));
+        }
+        done
+    }
+
+    /// Writes a group of the state to the switch, and the sessions that mirror to it.
+    fn write_group(&mut self, group: u32) -> Result<()> {
+        if !self.state.multicast.groups.contains_key(&group) {
+            return Ok(());
+        }
+        let replicas = self.state.multicast.replicas(group);
+        let written = match self.switch.multicast_group(group) {
+            Ok(there) if there == replicas => Ok(()),
+            Ok(_) => self.switch.multicast_group_modify(group, replicas),
+            // A P4Runtime controller has removed it.
+            Err(_) => self.switch.multicast_group_insert(group, replicas),
+        };
+        written.map_err(at_group)?;
+        self.mirror_again(group)
     }
 
     /// Nodes and groups, as bmv2 writes them.
@@ -172,18 +208,18 @@ impl Session<'_> {
         all.to_string()
     }
 
-    fn multicast_again(&mut self, group: u32) -> Result<()> {
-        let replicas = self.state.multicast.replicas(group);
-        self.switch.multicast_group_modify(group, replicas).map_err(at_group)?;
-        self.mirror_again(group)
-    }
-
     /// Makes a mirroring session, or changes it.
     pub(crate) fn mirror_set(&mut self, id: i32, to: MirrorTo) -> Result<()> {
         let id = session_id(id)?;
         let mut replicas: Vec<Replica> =
             to.port.iter().map(|port| Replica { port: *port, instance: 0 }).collect();
-        replicas.extend(to.group.iter().flat_map(|group| self.state.multicast.replicas(*group)));
+        if let Some(group) = to.group {
+            // One that a P4Runtime controller made is taken as it is now.
+            let ours = self.state.multicast.groups.contains_key(&group);
+            let theirs =
+                || self.switch.multicast_group(group).map_or_else(|_| Vec::new(), <[Replica]>::to_vec);
+            replicas.extend(if ours { self.state.multicast.replicas(group) } else { theirs() });
+        }
         let there = self.switch.clone_session(id).cloned();
         let session = CloneSession { replicas, ..there.clone().unwrap_or_default() };
         let done = match there {
@@ -211,8 +247,10 @@ impl Session<'_> {
         Ok(self.state.multicast.mirrored.get(&id).copied().unwrap_or_else(first))
     }
 
-    /// Sessions that mirror to a group follow it.
+    /// Sessions that mirror to a group follow it. One that a P4Runtime controller has removed is forgotten.
     fn mirror_again(&mut self, group: u32) -> Result<()> {
+        let switch = &*self.switch;
+        self.state.multicast.mirrored.retain(|id, _| switch.clone_session(*id).is_ok());
         let of_group = |(id, to): (&u32, &MirrorTo)| (to.group == Some(group)).then_some((*id, *to));
         let all: Vec<_> = self.state.multicast.mirrored.iter().filter_map(of_group).collect();
         all.into_iter().try_for_each(|(id, to)| self.mirror_set(id as i32, to))

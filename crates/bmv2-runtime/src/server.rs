@@ -42,7 +42,12 @@ pub fn serve(listener: TcpListener, served: Served, state: State) -> std::io::Re
     let port = listener.local_addr()?.port();
     let (state, open) = (Arc::new(Mutex::new(state)), Arc::new(AtomicUsize::new(0)));
     let accept = move || {
-        for stream in listener.incoming().flatten() {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // No descriptor is left, and the next try would fail at once.
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                continue;
+            };
             if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 open.fetch_sub(1, Ordering::Relaxed);
                 continue;
@@ -99,16 +104,17 @@ impl Connection {
             };
             let fields = Value::read_fields(&mut from)?;
             from.read_message_end()?;
-            let reply = self.answer(&message.name, fields);
+            // The name of a service stands in front of that of the method, and is not in the reply.
+            let method = message.name.split_once(':').map_or(&*message.name, |(_, method)| method).to_owned();
+            let reply = self.answer(method.clone(), fields);
             if message.message_type != TMessageType::OneWay {
-                write(&mut to, message.name, message.sequence_number, reply)?;
+                write(&mut to, method, message.sequence_number, reply)?;
             }
         }
     }
 
-    /// Carries out a call. Its name is that of a service, a colon, and that of the method.
-    fn answer(&self, name: &str, fields: Vec<(i16, Value)>) -> Result<Option<Value>> {
-        let method = name.split_once(':').map_or(name, |(_, method)| method).to_owned();
+    /// Carries out a call.
+    fn answer(&self, method: String, fields: Vec<(i16, Value)>) -> Result<Option<Value>> {
         if let Some(reply) = call_host(&*self.served.host, self.port, &method, &Args(&fields)) {
             return reply;
         }

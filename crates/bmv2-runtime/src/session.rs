@@ -64,8 +64,7 @@ impl<'a> Session<'a> {
 
     /// Puts everything back to what the program says: entries, cells, multicast, mirroring.
     pub fn reset(&mut self) {
-        let program = self.switch.program().clone();
-        self.switch.replace_program(&program);
+        self.switch.reset();
         *self.state = State { incarnation: self.switch.incarnation(), ..State::default() };
     }
 }

@@ -75,7 +75,7 @@ impl Session<'_> {
     /// An entry, by its handle.
     pub(crate) fn entry_shown(&self, t: TableId, handle: i32) -> Result<Shown> {
         let entry = self.entry(t, handle)?;
-        Ok(self.shown(t, EntryHandle(handle as u32), entry.clone(), self.top(t)?))
+        Ok(self.shown(t, EntryHandle(handle as u32), entry.clone()))
     }
 
     /// An entry, by its key.
@@ -88,8 +88,8 @@ impl Session<'_> {
 
     /// All entries, by handle.
     pub(crate) fn entries(&self, t: TableId) -> Result<Vec<Shown>> {
-        let (all, top) = (self.switch.entries_by_handle(t)?, self.top(t)?);
-        Ok(all.into_iter().map(|(handle, entry)| self.shown(t, handle, entry, top)).collect())
+        let all = self.switch.entries_by_handle(t)?;
+        Ok(all.into_iter().map(|(handle, entry)| self.shown(t, handle, entry)).collect())
     }
 
     /// The direct counter of an entry.
@@ -155,7 +155,7 @@ impl Session<'_> {
             let why = format!("the key has {} fields; this table has {}", key.len(), keys.len());
             return Err(refused(table::BAD_MATCH_KEY, why));
         }
-        Ok(key.into_iter().zip(keys).map(|(field, info)| wanted(field, info.kind, info.width)).collect())
+        key.into_iter().zip(keys).map(|(field, info)| wanted(field, info.kind, info.width)).collect()
     }
 
     /// The priority as the switch has it: the largest wins.
@@ -163,24 +163,20 @@ impl Session<'_> {
         if !self.info().tables[t.index()].has_priority {
             return Ok(0);
         }
-        if priority < 0 || priority == i32::MAX {
-            let why = format!("priority {priority}: 0 to {} are possible", i32::MAX - 1);
+        let from = self.priorities_from(t);
+        if !(0..from).contains(&priority) {
+            let why = format!("priority {priority}: 0 to {} are possible", from - 1);
             return Err(refused(table::ERROR, why));
         }
-        Ok(i32::MAX - priority)
+        Ok(from - priority)
     }
 
-    /// The priority from which those that are shown count down. Of the program's own entries it is not known with
-    /// what number the most urgent began; p4c begins with 1.
-    fn top(&self, t: TableId) -> Result<i32> {
-        if !self.info().tables[t.index()].const_entries {
-            return Ok(i32::MAX);
-        }
-        let largest = self.switch.table_entries(t)?.iter().map(|entry| entry.priority).max();
-        Ok(largest.unwrap_or_default().saturating_add(1))
+    /// The number from which the interface's priorities count down to those of the switch.
+    fn priorities_from(&self, t: TableId) -> i32 {
+        self.info().tables[t.index()].priorities_from.unwrap_or(i32::MAX)
     }
 
-    fn shown(&self, t: TableId, handle: EntryHandle, entry: TableEntry, top: i32) -> Shown {
+    fn shown(&self, t: TableId, handle: EntryHandle, entry: TableEntry) -> Shown {
         let info = &self.info().tables[t.index()];
         let now = self.switch.now_ns();
         let idle = self.switch.entry_idle_ns(t, &entry.key, entry.priority, now);
@@ -191,7 +187,7 @@ impl Session<'_> {
         Shown {
             handle,
             key: fields.map(|(field, info)| as_shown(field, info.width)).collect(),
-            priority: info.has_priority.then(|| top - entry.priority),
+            priority: info.has_priority.then(|| self.priorities_from(t) - entry.priority),
             action: entry.action,
             life,
         }
@@ -199,8 +195,8 @@ impl Session<'_> {
 }
 
 /// A field with those bits at 0 that do not count.
-fn wanted(field: MatchField, kind: MatchKind, width: u32) -> MatchField {
-    match field {
+fn wanted(field: MatchField, kind: MatchKind, width: u32) -> Result<MatchField> {
+    Ok(match field {
         MatchField::Lpm { value, prefix_len } => {
             let mut value = padded(&value, width);
             let unused = value.len() * 8 - width as usize;
@@ -213,12 +209,18 @@ fn wanted(field: MatchField, kind: MatchKind, width: u32) -> MatchField {
             value.iter_mut().zip(&mask).for_each(|(byte, mask)| *byte &= mask);
             match kind {
                 MatchKind::Optional if mask.iter().all(|byte| *byte == 0) => MatchField::Optional(None),
-                MatchKind::Optional => MatchField::Optional(Some(value)),
+                MatchKind::Optional if mask.ends_with(&ones(width)) => MatchField::Optional(Some(value)),
+                MatchKind::Optional => {
+                    return Err(refused(
+                        table::BAD_MATCH_KEY,
+                        "the mask of an optional field has all bits or none",
+                    ));
+                }
                 _ => MatchField::Ternary { value, mask },
             }
         }
         other => other,
-    }
+    })
 }
 
 /// Clears all bits behind the first `bits`.

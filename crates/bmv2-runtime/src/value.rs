@@ -7,6 +7,8 @@ use thrift::protocol::{
 
 /// Structures within structures; the interface has three.
 const DEPTH: u32 = 16;
+/// Most bytes that the values of a message take in memory, about.
+const ROOM: usize = 64 << 20;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +52,7 @@ impl Value {
 
     /// Reads the fields of a structure.
     pub(crate) fn read_fields(from: &mut dyn TInputProtocol) -> thrift::Result<Vec<(i16, Value)>> {
-        fields(from, DEPTH)
+        fields(from, DEPTH, &mut { ROOM })
     }
 
     /// Writes the value.
@@ -93,7 +95,7 @@ impl Value {
     }
 }
 
-fn fields(from: &mut dyn TInputProtocol, depth: u32) -> thrift::Result<Vec<(i16, Value)>> {
+fn fields(from: &mut dyn TInputProtocol, depth: u32, room: &mut usize) -> thrift::Result<Vec<(i16, Value)>> {
     let mut all = Vec::new();
     from.read_struct_begin()?;
     loop {
@@ -101,7 +103,7 @@ fn fields(from: &mut dyn TInputProtocol, depth: u32) -> thrift::Result<Vec<(i16,
         if field.field_type == TType::Stop {
             break;
         }
-        let value = value(from, field.field_type, depth)?;
+        let value = value(from, field.field_type, depth, room)?;
         from.read_field_end()?;
         all.push((field.id.unwrap_or_default(), value));
     }
@@ -109,7 +111,8 @@ fn fields(from: &mut dyn TInputProtocol, depth: u32) -> thrift::Result<Vec<(i16,
     Ok(all)
 }
 
-fn value(from: &mut dyn TInputProtocol, kind: TType, depth: u32) -> thrift::Result<Value> {
+fn value(from: &mut dyn TInputProtocol, kind: TType, depth: u32, room: &mut usize) -> thrift::Result<Value> {
+    take(room, size_of::<(i16, Value)>())?;
     let depth = depth.checked_sub(1).ok_or_else(|| wrong("structures lie too deep within each other"))?;
     Ok(match kind {
         TType::Bool => Value::Bool(from.read_bool()?),
@@ -118,18 +121,28 @@ fn value(from: &mut dyn TInputProtocol, kind: TType, depth: u32) -> thrift::Resu
         TType::I32 => Value::I32(from.read_i32()?),
         TType::I64 => Value::I64(from.read_i64()?),
         TType::Double => Value::Double(from.read_double()?),
-        TType::String | TType::Utf7 => Value::Bytes(from.read_bytes()?),
-        TType::Struct => Value::Struct(fields(from, depth)?),
+        TType::String | TType::Utf7 => {
+            let bytes = from.read_bytes()?;
+            take(room, bytes.len())?;
+            Value::Bytes(bytes)
+        }
+        TType::Struct => Value::Struct(fields(from, depth, room)?),
         TType::List => {
             let list = from.read_list_begin()?;
             // Its length is the sender's word: room is made as values come.
-            let values =
-                (0..list.size).map(|_| value(from, list.element_type, depth)).collect::<Result<_, _>>()?;
+            let values = (0..list.size)
+                .map(|_| value(from, list.element_type, depth, room))
+                .collect::<Result<_, _>>()?;
             from.read_list_end()?;
             Value::List(values)
         }
         other => return Err(wrong(&format!("the interface has no value of type {other:?}"))),
     })
+}
+
+fn take(room: &mut usize, bytes: usize) -> thrift::Result<()> {
+    *room = room.checked_sub(bytes).ok_or_else(|| wrong("the message is too big"))?;
+    Ok(())
 }
 
 fn wrong(why: &str) -> thrift::Error {

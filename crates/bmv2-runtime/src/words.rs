@@ -118,7 +118,7 @@ fn run(session: &mut Session<'_>, command: &str, words: &[&str]) -> Result<()> {
                 reflect_in: truth(input)?,
                 reflect_out: truth(output)?,
             };
-            session.crc(name, params)
+            session.crc(name, if command == "set_crc16_parameters" { 16 } else { 32 }, params)
         }
         ("reset_state", []) => {
             session.reset();
@@ -131,7 +131,7 @@ fn run(session: &mut Session<'_>, command: &str, words: &[&str]) -> Result<()> {
 fn unknown(command: &str, words: &[&str]) -> Error {
     let many = words.len();
     Error::Arguments(format!(
-        "no command of this name with {many} arguments changes something here ('{command}' may only show it)"
+        "no command '{command}' with {many} arguments changes entries, cells or groups: others need simple_switch_CLI"
     ))
 }
 
@@ -179,6 +179,7 @@ fn profile(session: &mut Session<'_>, kind: &str, words: &[&str]) -> Result<()> 
             session.member_add(p, call).map(drop)
         }
         ("modify_member", [action, member, data @ ..]) => {
+            let data = data.strip_prefix(&["=>"]).unwrap_or(data);
             let call = of_member(session, action, data)?;
             session.member_modify(p, int(member)?, call)
         }
@@ -197,7 +198,7 @@ fn multicast(session: &mut Session<'_>, kind: &str, words: &[&str]) -> Result<()
             Some(bar) => (&words[..bar], &words[bar + 1..]),
             None => (words, &[][..]),
         };
-        Ok::<_, Error>((ints(ports)?, ints(lags)?))
+        Ok::<_, Error>((numbers(ports)?, numbers(lags)?))
     };
     match (kind, words) {
         ("mgrp_create", [group]) => session.multicast_create(int(group)?).map(drop),
@@ -213,7 +214,7 @@ fn multicast(session: &mut Session<'_>, kind: &str, words: &[&str]) -> Result<()
         ("node_associate", [group, node]) => session.node_associate(int(group)?, int(node)?),
         ("node_dissociate", [group, node]) => session.node_dissociate(int(group)?, int(node)?),
         ("node_destroy", [node]) => session.node_destroy(int(node)?),
-        ("set_lag_membership", [lag, ports @ ..]) => session.lag_set(int(lag)?, ints(ports)?),
+        ("set_lag_membership", [lag, ports @ ..]) => session.lag_set(int(lag)?, numbers(ports)?),
         _ => Err(unknown(kind, words)),
     }
 }
@@ -380,13 +381,17 @@ fn big(digits: &str, base: u32) -> Option<Vec<u8>> {
 fn int<T: TryFrom<i128>>(text: &str) -> Result<T> {
     let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
     let (base, digits) = base(digits);
-    let value = i128::from_str_radix(digits, base).ok().map(|value| value * sign);
-    let value = value.and_then(|value| T::try_from(value).ok());
+    let value = i64::from_str_radix(digits, base).ok().filter(|_| !digits.starts_with(['+', '-']));
+    let value = value.map(|value| i128::from(value) * sign).and_then(|value| T::try_from(value).ok());
     value.ok_or_else(|| Error::Arguments(format!("'{text}' is no number that can stand here")))
 }
 
-fn ints<T: TryFrom<i128>>(words: &[&str]) -> Result<Vec<T>> {
-    words.iter().map(|word| int(word)).collect()
+/// Numbers of ports or LAGs, each once, the smallest first: bmv2 has them as a map of bits.
+fn numbers(words: &[&str]) -> Result<Vec<u16>> {
+    let mut all = words.iter().map(|word| int(word)).collect::<Result<Vec<u16>>>()?;
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
 }
 
 fn truth(text: &str) -> Result<bool> {

@@ -121,7 +121,7 @@ fn groups_of_nodes_are_the_copies_of_a_packet() {
         "mc_node_create 11 3",
         "mc_node_associate 1 0",
         "mc_node_associate 1 1",
-        "mc_set_lag_membership 4 7 8",
+        "mc_set_lag_membership 4 8 7 8",
         "mirroring_add_mc 6 1",
         "mirroring_add 5 9",
     ]);
@@ -142,7 +142,21 @@ fn groups_of_nodes_are_the_copies_of_a_packet() {
     assert_eq!(copies(&both), [(3, 11), (4, 11)]);
     both.all(&["mc_node_dissociate 1 1", "mc_node_associate 1 2", "mc_node_destroy 2"]);
     assert!(copies(&both).is_empty());
-    both.all(&["mc_mgrp_destroy 1"]);
+    // What the switch refuses changes nothing: LAG 4 would have port 3 with rid 11 twice.
+    both.all(&["mc_node_create 11 3 | 4", "mc_node_associate 1 2"]);
+    assert_eq!(copies(&both), [(3, 11), (8, 11)]);
+    assert!(both.say("mc_set_lag_membership 4 3").unwrap_err().contains("replica"));
+    assert_eq!(copies(&both), [(3, 11), (8, 11)]);
+    both.all(&["mc_node_update 2 5 | 4"]);
+    assert_eq!(copies(&both), [(5, 11), (8, 11)]);
+    // Another controller removes the group, and a session: one comes again with its next change, the other does not.
+    both.0.multicast_group_delete(1).unwrap();
+    both.0.clone_session_delete(6).unwrap();
+    both.all(&["mc_node_update 2 6"]);
+    assert_eq!(copies(&both), [(6, 11)]);
+    assert!(both.0.clone_session(6).is_err());
+    both.0.multicast_group_delete(1).unwrap();
+    both.all(&["mc_mgrp_destroy 1", "mc_node_destroy 2"]);
     assert!(both.0.multicast_group(1).is_err());
     // A program that is put in place has no groups, so the nodes are forgotten.
     both.all(&["mc_mgrp_create 2"]);
@@ -168,12 +182,16 @@ fn what_is_wrong_is_said_and_changes_nothing() {
         ("table_add acl drop 1&&&1 3&&&0x1ff 0->10 1 => x", "has to be a priority"),
         ("table_add acl drop 1&&&1 3&&&0x1ff 0->10 1 => -1", "priority -1"),
         ("table_add acl drop 1&&&1 3&&&0x1ff 10->1 1 => 5", "key field 2"),
-        ("table_add fixed drop 1&&&1 => 5", "const"),
+        ("table_add fixed drop 1&&&1 => 1", "const"),
+        ("table_add fixed drop 1&&&1 => 5", "0 to 2 are possible"),
         ("table_add keyless NoAction =>", "no key"),
         ("table_delete l2 7", "no entry has handle 7"),
+        ("table_delete l2 --5", "is no number"),
+        ("table_delete l2 --170141183460469231731687303715884105728", "is no number"),
+        ("mc_node_create 1 70000", "is no number"),
         ("table_delete l2 99999999999", "is no number that can stand here"),
         ("table_set_timeout routes 0 1", "no timeouts"),
-        ("table_dump l2", "may only show it"),
+        ("table_dump l2", "need simple_switch_CLI"),
         ("table_add", "0 arguments"),
         ("act_prof_create_group next_hops", "no selector"),
         ("counter_write ports 99 1 1", "counter cell"),
@@ -188,7 +206,7 @@ fn what_is_wrong_is_said_and_changes_nothing() {
         ("mirroring_delete 3", "no mirroring session 3"),
         ("mirroring_add 99999 3", "32767"),
         ("set_crc16_parameters nothing 1 2 3 true false", "no calculation"),
-        ("nonsense 1 2", "nonsense: no command"),
+        ("nonsense 1 2", "nonsense: no command 'nonsense'"),
     ] {
         let why = both.say(line).unwrap_err();
         assert!(why.contains(words) && !why.contains('\n'), "{line}: {why}");
