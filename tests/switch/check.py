@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -48,13 +49,15 @@ class Thrift:
         fields = b"".join(self.field(i + 1, value) for i, value in enumerate(args))
         head = struct.pack(">Ii", 0x80010001, len(name)) + name.encode() + struct.pack(">i", 9)
         self.socket.sendall(head + fields + b"\0")
+        # The answer names the method without its service.
+        head = 4 + 4 + len(name.split(":")[1]) + 4
         answer = b""
-        while not (len(answer) > len(head) and answer.endswith(b"\0")):
+        while not (len(answer) > head and answer.endswith(b"\0")):
             more = self.socket.recv(65536)
             check(more, f"{name}: the connection ended behind {answer}")
             answer += more
         check(answer[3] == 2, f"{name}: {answer}")
-        return answer[len(head):]
+        return answer[head:]
 
 
 def veth(name):
@@ -113,6 +116,7 @@ def run(threads):
         for line in (
             'p4_port_received_packets_total{port="1",interface="one"} 20',
             'p4_port_sent_bytes_total{port="2",interface="two"} 1200',
+            'p4_port_lost_packets_total{port="2",interface="two"} 0',
             'p4_port_up{port="2"} 1',
             'p4_dropped_packets_total{cause="ingress"} 0',
             'p4_table_entries{table="In.l2"} 1',
@@ -134,7 +138,7 @@ def run(threads):
         check(b"three" not in thrift.call("standard:bm_dev_mgr_show_ports"), "a port that went")
         ok("ports come and go")
 
-        # One packet in a thousand seconds or so: the first passes, one waits, the others are lost.
+        # One packet per second: the first passes, one waits, the others are lost.
         thrift.call("simple_switch:set_egress_queue_rate", 2, 1.0)
         thrift.call("simple_switch:set_egress_queue_depth", 2, 1)
         for n in range(5):
@@ -144,10 +148,19 @@ def run(threads):
         thrift.call("simple_switch:set_egress_queue_rate", 2, 0.0)
         one.send(packet(110))
         check(got(two, 1) == [110], "a queue without limits again")
+        # Ten at a rate of one per second, and then without one: those that wait leave at once.
+        thrift.call("simple_switch:set_egress_queue_rate", 2, 1.0)
+        for n in range(10):
+            one.send(packet(130 + n))
+        check(got(two, 1) == [130], "the first of ten packets")
+        thrift.call("simple_switch:set_egress_queue_rate", 2, 0.0)
+        check(got(two, 9) == list(range(131, 140)), "packets that waited behind a rate")
         ok("queues have the depth and the rate that are asked for")
 
         subprocess.run(["ip", "link", "set", "two", "down"], check=True)
+        until = time.monotonic() + PATIENCE
         while b"\2\0\3\0" not in thrift.call("standard:bm_dev_mgr_show_ports"):
+            check(time.monotonic() < until, "an interface that is down is shown as up")
             one.send(packet(120))
         subprocess.run(["ip", "link", "set", "two", "up"], check=True)
         ok("an interface that is down is shown so")

@@ -2,13 +2,17 @@
 
 use std::sync::Mutex;
 
-use zsr_link::{AnyPort, LinkError, LoopConfig, LoopPort, LoopThread, Node, PortLoop, Waker, loop_link};
+use crate::ports::lock;
+
+use zsr_link::{
+    AnyPort, LinkError, LoopConfig, LoopPort, LoopStats, LoopThread, Node, PortLoop, Waker, loop_link,
+};
 use zsr_wire::{Frame, FramePool};
 
 /// Frames between two threads, in each direction.
 const BETWEEN: usize = 1024;
 /// Added to a port's number: its other side, towards the program.
-const INNER: u16 = 512;
+pub(crate) const INNER: u16 = 512;
 
 /// Passes on what comes in at one side of a port to the other.
 struct Patch;
@@ -58,22 +62,23 @@ impl Helpers {
         Ok(Helpers { program: program.clone(), all: Mutex::new(all) })
     }
 
-    /// Gives an interface to the thread that has fewest. `Ok`: what the program's thread has in its place.
+    /// Gives an interface to the thread that has fewest. `Ok`: what the program's thread has in its place. Behind an error the port may be
+    /// there in part: [`give_back`](Self::give_back) it.
     pub(crate) fn take(&self, port: u16, link: AnyPort) -> Result<AnyPort, String> {
-        let mut all = self.all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = lock(&self.all);
         let Some(helper) = all.iter_mut().min_by_key(|helper| helper.ports.len()) else { return Ok(link) };
         let (near, far): (LoopPort, LoopPort) = loop_link(BETWEEN, &self.program, &helper.waker);
+        helper.ports.push(port);
         for (number, link) in [(port | INNER, Box::new(far) as AnyPort), (port, link)] {
             let added = helper.thread.handle().add_port(number, link).ok_or("the switch has stopped")?;
             added.map_err(|e| e.to_string())?;
         }
-        helper.ports.push(port);
         Ok(Box::new(near))
     }
 
     /// Closes the interface of a port.
     pub(crate) fn give_back(&self, port: u16) {
-        let mut all = self.all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = lock(&self.all);
         for helper in all.iter_mut().filter(|helper| helper.ports.contains(&port)) {
             helper.ports.retain(|one| *one != port);
             let handle = helper.thread.handle();
@@ -81,9 +86,19 @@ impl Helpers {
         }
     }
 
+    /// Has all threads look at their ports again.
+    pub(crate) fn wake(&self) {
+        lock(&self.all).iter().for_each(|helper| helper.waker.wake());
+    }
+
+    /// What each thread has done.
+    pub(crate) fn stats(&self) -> Vec<LoopStats> {
+        lock(&self.all).iter().map(|helper| helper.thread.handle().stats()).collect()
+    }
+
     /// Ends all threads. What still waits between them is lost.
     pub(crate) fn stop(&self) {
-        let mut all = self.all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = lock(&self.all);
         all.drain(..).for_each(|helper| drop(helper.thread.stop()));
     }
 }

@@ -1,5 +1,6 @@
 //! `--metrics`: counters of the running switch, for Prometheus.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 struct Figures {
     stats: Stats,
     ports: Vec<(PortInfo, PortStats)>,
+    /// Frames that were lost behind the program, by port.
+    lost: BTreeMap<u16, u64>,
     /// Name, entries, and most entries of each table with a key.
     tables: Vec<(String, usize, usize)>,
 }
@@ -55,8 +58,8 @@ pub(crate) async fn bind(at: SocketAddr) -> Result<TcpListener, String> {
 }
 
 async fn scrape(State(source): State<Source>) -> Response {
-    let ports = source.ports.ports();
-    let looked = source.switch.call(move |switch| Figures::of(switch, ports)).await;
+    let (ports, lost) = (source.ports.ports(), source.ports.lost());
+    let looked = source.switch.call(move |switch| Figures::of(switch, ports, lost)).await;
     let Ok(figures) = looked else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the switch has stopped\n").into_response();
     };
@@ -70,7 +73,7 @@ async fn scrape(State(source): State<Source>) -> Response {
 }
 
 impl Figures {
-    fn of(switch: &mut Switch, ports: Vec<PortInfo>) -> Figures {
+    fn of(switch: &mut Switch, ports: Vec<PortInfo>, lost: BTreeMap<u16, u64>) -> Figures {
         let ports = ports.into_iter().map(|port| {
             let stats = switch.port_stats(port.number);
             (port, stats)
@@ -79,7 +82,7 @@ impl Figures {
         let sized = tables.map(|(i, table)| {
             (table.name.clone(), switch.table_len(TableId(i as u32)).unwrap_or(0), table.size)
         });
-        Figures { stats: switch.stats(), ports: ports.collect(), tables: sized.collect() }
+        Figures { stats: switch.stats(), ports: ports.collect(), lost, tables: sized.collect() }
     }
 
     /// Names of causes, and how many packets were lost for each.
@@ -146,8 +149,8 @@ impl Collector for Figures {
         for (name, help, of) in [
             ("p4_port_received_packets", "Frames that came in", (|port| port.rx_packets) as Of),
             ("p4_port_received_bytes", "Bytes of the frames that came in", |port| port.rx_bytes),
-            ("p4_port_sent_packets", "Frames that left", |port| port.tx_packets),
-            ("p4_port_sent_bytes", "Bytes of the frames that left", |port| port.tx_bytes),
+            ("p4_port_sent_packets", "Frames that the program sent", |port| port.tx_packets),
+            ("p4_port_sent_bytes", "Bytes of the frames that the program sent", |port| port.tx_bytes),
             (
                 "p4_port_dropped_packets",
                 "Packets that were dropped between ports, by the one they were at",
@@ -159,6 +162,15 @@ impl Collector for Figures {
             });
             counters(out, (name, help), samples)?;
         }
+        let lost = self.ports.iter().zip(&numbers).map(|((port, _), number)| {
+            let lost = self.lost.get(&port.number).copied().unwrap_or_default();
+            ([("port", number.as_str()), ("interface", port.interface.as_str())], lost)
+        });
+        counters(
+            out,
+            ("p4_port_lost_packets", "Frames that were sent and did not leave: a full queue, the interface"),
+            lost,
+        )?;
         let up = self.ports.iter().zip(&numbers);
         let up = up.map(|((port, _), number)| ([("port", number.as_str())], i64::from(port.is_up)));
         gauges(out, ("p4_port_up", "Whether frames pass the port's interface"), up)?;

@@ -8,7 +8,7 @@ use zsr_bmv2_runtime::{Host, PortInfo, QueueChange};
 use zsr_link::{AnyPort, Capture, LoopHandle, PacketPort, PcapSink, QueueSettings, Queued};
 
 use crate::args::Target;
-use crate::helpers::Helpers;
+use crate::helpers::{Helpers, INNER};
 
 /// Bytes of an IP packet that each interface has to carry.
 const MTU: u32 = 68;
@@ -32,7 +32,7 @@ pub(crate) struct SwitchPorts {
     queues: Mutex<Vec<QueueChange>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -69,9 +69,6 @@ impl SwitchPorts {
             }
         }
         let link = PacketPort::open(interface, MTU).map_err(|e| e.to_string())?;
-        let queue = Arc::new(QueueSettings::default());
-        lock(&self.queues).iter().for_each(|change| apply(&queue, *change));
-        let link = Queued::new(self.helpers.take(number, Box::new(link))?, queue.clone());
         let (link, capture): (AnyPort, _) = match pcap {
             Some(folder) => {
                 let path: PathBuf = folder.join(format!("{interface}.pcap"));
@@ -80,10 +77,31 @@ impl SwitchPorts {
             }
             None => (Box::new(link), None),
         };
-        let added = self.handle.add_port(number, link).ok_or("the switch has stopped")?;
-        added.map_err(|e| e.to_string())?;
+        let queue = Arc::new(QueueSettings::default());
+        lock(&self.queues).iter().for_each(|change| apply(&queue, *change));
+        let link: AnyPort = Box::new(Queued::new(link, queue.clone()));
+        let added = self.helpers.take(number, link).and_then(|link| {
+            let added = self.handle.add_port(number, link).ok_or("the switch has stopped")?;
+            added.map_err(|e| e.to_string())
+        });
+        if let Err(why) = added {
+            self.helpers.give_back(number);
+            return Err(why);
+        }
         open.insert(number, Open { interface: interface.to_owned(), capture, queue });
         Ok(())
+    }
+
+    /// Frames that were lost behind the program, by port: at a full queue, or by the interface.
+    pub(crate) fn lost(&self) -> BTreeMap<u16, u64> {
+        let mut all = BTreeMap::new();
+        for stats in self.helpers.stats().into_iter().chain([self.handle.stats()]) {
+            for report in stats.ports {
+                let lost = report.stats.refused + report.lost + report.faults;
+                *all.entry(report.port & (INNER - 1)).or_default() += lost;
+            }
+        }
+        all
     }
 
     /// Completes the files of all captures, and ends the threads that help.
@@ -147,6 +165,7 @@ impl Host for SwitchPorts {
         }
         // A queue that let nothing go is looked at again.
         self.handle.wake();
+        self.helpers.wake();
         Ok(())
     }
 }
