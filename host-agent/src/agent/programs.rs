@@ -104,7 +104,10 @@ impl Agent {
         let Admitted { info, lease, file, mut bell, layouts } = match admitted {
             Ok(admitted) => admitted,
             Err((refusal, needs_pass)) => {
-                self.0.refused.fetch_add(1, Ordering::Relaxed);
+                // A program that is to come again with a pass is not refused yet.
+                if !needs_pass {
+                    self.0.refused.fetch_add(1, Ordering::Relaxed);
+                }
                 let reply = proto::Attached { refusal, needs_pass, ..Default::default() };
                 // A program that has gone away needs no answer.
                 let _ = stream.write_all(&framed(&reply)).await;
