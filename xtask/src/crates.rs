@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Licences that code under Apache-2.0 may be linked with and shipped with.
-const LICENCES: [&str; 8] = [
+const LICENCES: [&str; 9] = [
+    "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-3-Clause",
