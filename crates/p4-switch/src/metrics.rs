@@ -168,7 +168,10 @@ impl Collector for Figures {
         });
         counters(
             out,
-            ("p4_port_lost_packets", "Frames that were sent and did not leave: a full queue, the interface"),
+            (
+                "p4_port_lost_packets",
+                "Frames lost at the port: a full queue, the interface, a thread that is behind",
+            ),
             lost,
         )?;
         let up = self.ports.iter().zip(&numbers);
