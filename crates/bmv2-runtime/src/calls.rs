@@ -340,14 +340,10 @@ fn meter(rates: Vec<Rate>) -> Value {
     Value::List(rates.into_iter().map(rate).collect())
 }
 
-/// The name and the arguments of an action, these without zeros in front, as bmv2 has them.
+/// The name and the arguments of an action.
 fn action(session: &Session<'_>, call: &ActionCall) -> (Value, Value) {
     let name = &session.info().actions[call.action.index()].name;
-    let short = |value: &Vec<u8>| {
-        let zeros = value.iter().take_while(|byte| **byte == 0).count().min(value.len().saturating_sub(1));
-        Value::Bytes(value[zeros..].to_vec())
-    };
-    (Value::from(&**name), Value::List(call.params.iter().map(short).collect()))
+    (Value::from(&**name), Value::List(call.params.iter().cloned().map(Value::Bytes).collect()))
 }
 
 fn action_entry(session: &Session<'_>, entry: &EntryAction) -> Value {

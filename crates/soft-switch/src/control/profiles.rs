@@ -1,5 +1,6 @@
 //! Action profiles: members, groups, one-shot action sets.
 
+use super::tables::canonical_call;
 use super::*;
 use crate::error::ControlError;
 use crate::info::ProfileId;
@@ -49,7 +50,7 @@ impl Switch {
     }
 
     /// Adds a member.
-    pub fn member_insert(&mut self, p: ProfileId, id: u32, call: ActionCall) -> Result<(), ControlError> {
+    pub fn member_insert(&mut self, p: ProfileId, id: u32, mut call: ActionCall) -> Result<(), ControlError> {
         let profile = self.profile(p)?;
         if profile.members.contains_key(&id) {
             return Err(ControlError::Duplicate { kind: "member" });
@@ -60,14 +61,16 @@ impl Switch {
         }
         let (hot, _) = self.hot_member(p, &call)?;
         let slot = self.new_member_slot(p, hot);
+        canonical_call(&mut call);
         self.core.profiles[p.index()].members.insert(id, Member { call, slot, users: 0 });
         Ok(())
     }
 
     /// Changes a member's action; entries and groups that use it follow.
-    pub fn member_modify(&mut self, p: ProfileId, id: u32, call: ActionCall) -> Result<(), ControlError> {
+    pub fn member_modify(&mut self, p: ProfileId, id: u32, mut call: ActionCall) -> Result<(), ControlError> {
         let slot = self.profile(p)?.members.get(&id).ok_or(Self::no_member(id))?.slot;
         let (hot, _) = self.hot_member(p, &call)?;
+        canonical_call(&mut call);
         let profile = &mut self.core.profiles[p.index()];
         let old = profile.hot_members[slot as usize].replace(hot);
         if let Some(m) = profile.members.get_mut(&id) {

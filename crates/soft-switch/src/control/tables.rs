@@ -480,11 +480,14 @@ impl Switch {
     }
 }
 
+pub(super) fn canonical_call(call: &mut ActionCall) {
+    call.params.iter_mut().for_each(|p| *p = canonical(p));
+}
+
 fn canonical_action(action: &mut EntryAction) {
-    let call = |c: &mut ActionCall| c.params.iter_mut().for_each(|p| *p = canonical(p));
     match action {
-        EntryAction::Call(c) => call(c),
-        EntryAction::Set(set) => set.iter_mut().for_each(|w| call(&mut w.call)),
+        EntryAction::Call(call) => canonical_call(call),
+        EntryAction::Set(set) => set.iter_mut().for_each(|w| canonical_call(&mut w.call)),
         EntryAction::Member(_) | EntryAction::Group(_) => {}
     }
 }
