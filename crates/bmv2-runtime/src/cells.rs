@@ -110,7 +110,7 @@ impl Session<'_> {
         let info = &self.info().value_sets[id.index()];
         let value = padded(value, info.width);
         let unused = value.len() * 8 - info.width as usize;
-        if (0..unused).any(|bit| value[bit / 8] >> (7 - bit % 8) & 1 == 1) {
+        if (0..unused).any(|at| bit(&value, at)) {
             let why = format!("the value does not fit in {} bits", info.width);
             return Err(refused(other::VALUE_SET_ERROR, why));
         }
@@ -200,7 +200,10 @@ fn at(index: i32) -> Result<usize> {
 }
 
 fn at_cell(error: ControlError) -> Error {
-    let code = if crate::profiles::is_missing(&error) { cell::INVALID_INDEX } else { cell::ERROR };
+    let code = match error {
+        ControlError::NotFound { .. } => cell::INVALID_INDEX,
+        _ => cell::ERROR,
+    };
     refused(code, error.to_string())
 }
 
@@ -219,10 +222,14 @@ fn trimmed(value: &[u8]) -> &[u8] {
 
 /// The lowest `width` bits of a number.
 fn cut(value: &[u8], width: u32) -> Vec<u8> {
-    let value = padded(value, width);
     let mut bits = Bits::default();
-    bits.take(&value, value.len() * 8 - width as usize, width);
+    bits.push(value, width);
     bits.into_bytes()
+}
+
+/// A bit of a number (0: the highest).
+fn bit(value: &[u8], at: usize) -> bool {
+    value[at / 8] >> (7 - at % 8) & 1 == 1
 }
 
 /// A number that grows bit by bit.
@@ -232,7 +239,7 @@ struct Bits(Vec<bool>);
 impl Bits {
     /// Appends `width` bits of `from`, which begin at bit `at` (0: the highest).
     fn take(&mut self, from: &[u8], at: usize, width: u32) {
-        self.0.extend((at..at + width as usize).map(|bit| from[bit / 8] >> (7 - bit % 8) & 1 == 1));
+        self.0.extend((at..at + width as usize).map(|at| bit(from, at)));
     }
 
     /// Appends a number of `width` bits.

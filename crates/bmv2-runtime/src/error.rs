@@ -2,7 +2,7 @@
 
 use zsr_soft_switch::ControlError;
 
-/// Why a call is refused.
+/// The reason of a call that is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A refusal that the interface declares for the call.
@@ -24,7 +24,7 @@ pub enum Error {
     Stopped,
 }
 
-/// What a call gives.
+/// The outcome of a call.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 pub(crate) fn refused(code: i32, why: impl Into<String>) -> Error {

@@ -5,7 +5,7 @@ use std::path::Path;
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// Its number.
+    /// The number of the port.
     pub number: u16,
     /// The interface that it is on.
     pub interface: String,

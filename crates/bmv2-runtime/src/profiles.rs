@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use zsr_soft_switch::{ActionCall, ControlError, EntryAction, Group, GroupMember, ProfileId};
+use zsr_soft_switch::{ActionCall, EntryAction, Group, GroupMember, ProfileId};
 
 use crate::error::{Result, refused, table};
 use crate::session::Session;
@@ -123,9 +123,4 @@ fn free(known: &mut HashMap<ProfileId, u32>, p: ProfileId, is_taken: impl Fn(u32
 fn given_back(known: &mut HashMap<ProfileId, u32>, p: ProfileId, handle: i32) {
     let from = known.entry(p).or_default();
     *from = (*from).min(handle as u32);
-}
-
-/// A member or group that does not exist is reported by its handle.
-pub(crate) fn is_missing(error: &ControlError) -> bool {
-    matches!(error, ControlError::NotFound { .. })
 }

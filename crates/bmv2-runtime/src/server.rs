@@ -24,7 +24,7 @@ const CONNECTIONS: usize = 64;
 /// Most bytes of a string, and most values of a list.
 const LONGEST: usize = 1 << 24;
 
-/// Whom the server serves.
+/// The switch that a server commands, and the program around it.
 #[derive(Clone)]
 pub struct Served {
     /// The switch.

@@ -1,7 +1,8 @@
 //! Tables: entries by handle, defaults, direct counters and meters.
 
 use zsr_soft_switch::{
-    CounterValue, EntryAction, EntryHandle, MatchField, MatchKind, MeterConfig, TableEntry, TableId,
+    ControlError, CounterValue, EntryAction, EntryHandle, MatchField, MatchKind, MeterConfig, TableEntry,
+    TableId,
 };
 
 use crate::error::{Error, Result, refused, table};
@@ -152,8 +153,7 @@ impl Session<'_> {
             return Err(refused(table::NO_TABLE_KEY, "the table has no key, so it has only a default entry"));
         }
         if keys.len() != key.len() {
-            let why = format!("the key has {} fields; this table has {}", key.len(), keys.len());
-            return Err(refused(table::BAD_MATCH_KEY, why));
+            return Err(ControlError::KeyCount { got: key.len(), expected: keys.len() }.into());
         }
         key.into_iter().zip(keys).map(|(field, info)| wanted(field, info.kind, info.width)).collect()
     }

@@ -1,7 +1,7 @@
 //! The commands of `simple_switch_CLI` that change something, as text.
 
 use zsr_soft_switch::{
-    ActionCall, ActionId, CounterValue, CrcParams, EntryAction, MatchField, MatchKind, TableId,
+    ActionCall, ActionId, ControlError, CounterValue, CrcParams, EntryAction, MatchField, MatchKind, TableId,
 };
 
 use crate::cells::{Rate, meter_config};
@@ -300,8 +300,7 @@ fn key_and_data<'a>(
     let arrow = words.iter().position(|word| *word == "=>").unwrap_or(words.len());
     let (key, data) = (&words[..arrow], words.get(arrow + 1..).unwrap_or_default());
     if key.len() != info.keys.len() {
-        let why = format!("the key has {} fields; this table has {}", key.len(), info.keys.len());
-        return Err(Error::Arguments(why));
+        return Err(ControlError::KeyCount { got: key.len(), expected: info.keys.len() }.into());
     }
     let fields = key.iter().zip(&info.keys).map(|(text, info)| field(text, info.kind, info.width));
     Ok((fields.collect::<Result<_>>()?, data.to_vec(), priority))
@@ -348,8 +347,7 @@ fn number(text: &str, width: u32) -> Result<Vec<u8>> {
         }
         _ => {
             let (base, digits) = base(text);
-            let value = big(digits, base).ok_or_else(|| wrong("number: 10, 0xa, 0o12 or 0b1010 are some"))?;
-            Ok(value)
+            big(digits, base).ok_or_else(|| wrong("number: 10, 0xa, 0o12 or 0b1010 are some"))
         }
     }
 }
