@@ -2,12 +2,10 @@
 
 use std::sync::Mutex;
 
-use crate::ports::lock;
-
-use zsr_link::{
-    AnyPort, LinkError, LoopConfig, LoopPort, LoopStats, LoopThread, Node, PortLoop, Waker, loop_link,
-};
+use zsr_link::{AnyPort, LinkError, LoopConfig, LoopStats, LoopThread, Node, PortLoop, Waker, loop_link};
 use zsr_wire::{Frame, FramePool};
+
+use crate::ports::lock;
 
 /// Frames between two threads, in each direction.
 const BETWEEN: usize = 1024;
@@ -67,7 +65,7 @@ impl Helpers {
     pub(crate) fn take(&self, port: u16, link: AnyPort) -> Result<AnyPort, String> {
         let mut all = lock(&self.all);
         let Some(helper) = all.iter_mut().min_by_key(|helper| helper.ports.len()) else { return Ok(link) };
-        let (near, far): (LoopPort, LoopPort) = loop_link(BETWEEN, &self.program, &helper.waker);
+        let (near, far) = loop_link(BETWEEN, &self.program, &helper.waker);
         helper.ports.push(port);
         for (number, link) in [(port | INNER, Box::new(far) as AnyPort), (port, link)] {
             let added = helper.thread.handle().add_port(number, link).ok_or("the switch has stopped")?;

@@ -27,8 +27,9 @@ pub(crate) struct SwitchPorts {
     cpu_port: u16,
     drop_port: u16,
     open: Mutex<BTreeMap<u16, Open>>,
-    /// Ports with trouble, and what holds for the queues of ports that come.
+    /// Ports with trouble.
     down: Arc<Mutex<Vec<u16>>>,
+    /// What holds for the queues of ports that come.
     queues: Mutex<Vec<QueueChange>>,
 }
 
@@ -55,41 +56,6 @@ impl SwitchPorts {
             down,
             queues: Mutex::default(),
         }
-    }
-
-    /// Opens a port, and captures what passes it into a file of the folder `pcap`.
-    pub(crate) fn open(&self, number: u16, interface: &str, pcap: Option<&Path>) -> Result<(), String> {
-        let mut open = lock(&self.open);
-        if open.contains_key(&number) || open.values().any(|port| port.interface == interface) {
-            return Err("a port has one interface, and an interface one port".into());
-        }
-        for (special, option) in [(self.cpu_port, "--cpu-port"), (self.drop_port, "--drop-port")] {
-            if number == special {
-                return Err(format!("the port is that of {option}: choose another one"));
-            }
-        }
-        let link = PacketPort::open(interface, MTU).map_err(|e| e.to_string())?;
-        let (link, capture): (AnyPort, _) = match pcap {
-            Some(folder) => {
-                let path: PathBuf = folder.join(format!("{interface}.pcap"));
-                let sink = PcapSink::create(&path).map_err(|e| e.to_string())?;
-                (Box::new(Capture::new(link, sink.clone())), Some(sink))
-            }
-            None => (Box::new(link), None),
-        };
-        let queue = Arc::new(QueueSettings::default());
-        lock(&self.queues).iter().for_each(|change| apply(&queue, *change));
-        let link: AnyPort = Box::new(Queued::new(link, queue.clone()));
-        let added = self.helpers.take(number, link).and_then(|link| {
-            let added = self.handle.add_port(number, link).ok_or("the switch has stopped")?;
-            added.map_err(|e| e.to_string())
-        });
-        if let Err(why) = added {
-            self.helpers.give_back(number);
-            return Err(why);
-        }
-        open.insert(number, Open { interface: interface.to_owned(), capture, queue });
-        Ok(())
     }
 
     /// Frames that were lost behind the program, by port: at a full queue, or by the interface.
@@ -135,7 +101,37 @@ impl Host for SwitchPorts {
     }
 
     fn add_port(&self, number: u16, interface: &str, pcap: Option<&Path>) -> Result<(), String> {
-        self.open(number, interface, pcap)
+        let mut open = lock(&self.open);
+        if open.contains_key(&number) || open.values().any(|port| port.interface == interface) {
+            return Err("a port has one interface, and an interface one port".into());
+        }
+        for (special, option) in [(self.cpu_port, "--cpu-port"), (self.drop_port, "--drop-port")] {
+            if number == special {
+                return Err(format!("the port is that of {option}: choose another one"));
+            }
+        }
+        let link = PacketPort::open(interface, MTU).map_err(|e| e.to_string())?;
+        let (link, capture): (AnyPort, _) = match pcap {
+            Some(folder) => {
+                let path: PathBuf = folder.join(format!("{interface}.pcap"));
+                let sink = PcapSink::create(&path).map_err(|e| e.to_string())?;
+                (Box::new(Capture::new(link, sink.clone())), Some(sink))
+            }
+            None => (Box::new(link), None),
+        };
+        let queue = Arc::new(QueueSettings::default());
+        lock(&self.queues).iter().for_each(|change| apply(&queue, *change));
+        let link: AnyPort = Box::new(Queued::new(link, queue.clone()));
+        let added = self.helpers.take(number, link).and_then(|link| {
+            let added = self.handle.add_port(number, link).ok_or("the switch has stopped")?;
+            added.map_err(|e| e.to_string())
+        });
+        if let Err(why) = added {
+            self.helpers.give_back(number);
+            return Err(why);
+        }
+        open.insert(number, Open { interface: interface.to_owned(), capture, queue });
+        Ok(())
     }
 
     fn remove_port(&self, number: u16) -> Result<(), String> {

@@ -4,13 +4,13 @@ use std::fmt::Display;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use p4runtime_proto::Address;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use zsr_bmv2_runtime::{Served, State, serve};
+use zsr_bmv2_runtime::{Host, Served, State, serve};
 use zsr_link::{LinkError, LoopConfig, PortLoop, Waker};
 use zsr_p4runtime_server::{Listener, P4RuntimeServer, bind, bind_free_unix, empty_program};
 use zsr_soft_switch::{FailedAssert, Program, Switch, SwitchConfig, SwitchNode, control_queue};
@@ -18,7 +18,7 @@ use zsr_tls::Identity;
 
 use crate::args::{Args, Interface, OnAssert, Target};
 use crate::helpers::Helpers;
-use crate::ports::SwitchPorts;
+use crate::ports::{SwitchPorts, lock};
 use crate::{commands, metrics, say};
 
 /// How long controllers may take to let go when the switch ends.
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let down = Arc::new(Mutex::new(Vec::new()));
     let troubled = down.clone();
     let trouble = move |port, trouble: Option<&LinkError>| {
-        let mut down = troubled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut down = lock(&troubled);
         down.retain(|one| *one != port);
         match trouble {
             Some(trouble) => {
@@ -99,11 +99,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let open = Arc::new(SwitchPorts::new(ports.handle().clone(), helpers, args.device_id, &target, down));
     for Interface { port, name } in &args.interfaces {
         let refused = |why| usage(format_args!("-i {port}@{name}: {why}"));
-        open.open(*port, name, args.pcap.as_deref()).map_err(refused)?;
+        open.add_port(*port, name, args.pcap.as_deref()).map_err(refused)?;
     }
     let thrift = args.thrift_port.map(listen_to_thrift).transpose()?;
-    let metrics = args.metrics.map(|at| runtime.block_on(metrics::bind(at)).map_err(|why| (at, why)));
-    let metrics = metrics.transpose().map_err(|(at, why)| usage(format_args!("--metrics {at}: {why}")))?;
+    let bind_metrics = |at| {
+        let bound = runtime.block_on(metrics::bind(at));
+        bound.map_err(|why| usage(format_args!("--metrics {at}: {why}")))
+    };
+    let metrics = args.metrics.map(bind_metrics).transpose()?;
     let (listener, address) = runtime.block_on(listen(&target))?;
     let _ = writeln!(std::io::stdout(), "P4Runtime at {address}, device {}", args.device_id);
     if let Some(thrift) = thrift {

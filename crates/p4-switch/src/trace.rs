@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
 use zsr_bmv2_runtime::State;
-use zsr_soft_switch::{Recirculation, Switch, SwitchConfig};
+use zsr_soft_switch::{Switch, SwitchConfig};
 use zsr_wire::frame::{Frame, FramePool, MAX_FRAME};
 
 use crate::commands;
@@ -45,12 +45,7 @@ struct Packet {
 /// Writes to standard output what each packet meets.
 pub(crate) fn run(trace: &Trace) -> Result<(), Error> {
     let program = load(&trace.program, true)?;
-    let config = SwitchConfig {
-        drop_port: trace.drop_port,
-        recirculation: Recirculation::Inline,
-        trace: true,
-        ..SwitchConfig::default()
-    };
+    let config = SwitchConfig { drop_port: trace.drop_port, trace: true, ..SwitchConfig::default() };
     let mut switch = Switch::new(&program, config);
     if let Some(path) = &trace.commands {
         commands::run(path, &mut switch, &mut State::default()).map_err(usage)?;
