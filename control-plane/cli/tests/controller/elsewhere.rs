@@ -1,7 +1,9 @@
 //! Programs have to run on the machine of their member's agent, which they find through the controller.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use zsr_api::controller as proto;
 use zsr_api::machine::Machine;
 use zsr_controller::serve_tcp;
 
@@ -50,4 +52,26 @@ fn a_program_on_another_machine_than_its_agent_is_told_where_to_go() {
         nobody.status.code() == Some(1) && text.contains("no controller answers at 127.0.0.1:1"),
         "{text}"
     );
+}
+
+#[test]
+fn a_ring_that_no_flow_uses_names_the_socket_of_its_host() {
+    let rig = Rig::of(
+        "
+hosts:
+  - {name: h1, rings: [{name: out, role: producer, item_size: 64, size: 4096, owner: alice}]}
+  - h2
+flows: []
+",
+    );
+    rig.agents[0].set_programs(&rig.programs(1), Machine::this());
+    let (_controller, mut client) = rig.control();
+    rig.meet(&mut client, 2);
+    let rings = rig.runtime.block_on(client.list_rings(proto::ListRingsRequest { flow: String::new() }));
+    let rings = rings.expect("there").into_inner().rings;
+    let [ring] = &rings[..] else { panic!("{rings:?}") };
+    let (name, host, programs) = (&*ring.name, &*ring.host, Path::new(&ring.programs));
+    assert_eq!((name, host, programs), ("h1.out", "h1", &*rig.programs(1)));
+    let shape = (ring.role(), ring.item_size, ring.size, &*ring.owner, &*ring.memory);
+    assert_eq!(shape, (proto::Role::Producer, 64, 4096, "alice", "host"));
 }
