@@ -1,8 +1,10 @@
 //! What sits between ports: a switch, or a NIC.
 
+use std::time::Instant;
+
 use zsr_wire::{Frame, FramePool};
 
-/// A node that a [`PortLoop`](crate::PortLoop) drives. It does no I/O and reads no clock; no call blocks.
+/// A node that a [`PortLoop`](crate::PortLoop) drives. It does no I/O and reads no clock; no call blocks, except [`wakes_up`](Node::wakes_up).
 pub trait Node {
     /// Takes a frame that arrived at `port`. What leaves because of it is added to `out`, each with the port that it
     /// leaves by.
@@ -31,4 +33,11 @@ pub trait Node {
 
     /// When [`Node::work`] has something to do at the latest; `None` if at no particular time.
     fn next_due(&self) -> Option<u64>;
+
+    /// Told that the loop is about to sleep, until `due` if nothing ends the sleep before; `start` is the moment of its
+    /// time 0. Until [`wakes_up`](Node::wakes_up) no other call comes, so that other threads may use what the node has.
+    fn falls_asleep(&mut self, _start: Instant, _due: Option<u64>) {}
+
+    /// Told that the sleep is over. It may wait for a thread that uses what the node has.
+    fn wakes_up(&mut self) {}
 }

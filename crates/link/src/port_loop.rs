@@ -244,7 +244,11 @@ impl Driver {
                     self.report(stats);
                     // What ended the sleep is seen at once.
                     unasked = ROUNDS;
-                    has_slept |= self.ports.sleep(time, self.ports.is_paused(now))?;
+                    let paused = self.ports.is_paused(now);
+                    node.falls_asleep(start, due);
+                    let slept = self.ports.sleep(time, paused);
+                    node.wakes_up();
+                    has_slept |= slept?;
                 }
             }
         }

@@ -1,12 +1,19 @@
-//! The way from other threads to the thread that owns a [`Switch`], and back. The packet thread never blocks: it
-//! reads one atomic when nobody calls, and drops (and counts) notifications when their receiver lags.
+//! The way from other threads to the thread that owns a [`Switch`], and back.
+//!
+//! - The owner runs: calls wait in a queue until it takes them. It reads one atomic when nobody calls.
+//! - The owner sleeps: it has [lent](ControlQueue::lend) the switch, and callers use it in their own threads. Two
+//!   threads would have to be woken otherwise, for each call.
+//!
+//! Notifications are dropped (and counted) when their receiver lags.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, TryLockError, mpsc};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
+use crate::node::Driven;
 use crate::switch::Switch;
 
 type Command = Box<dyn FnOnce(&mut Switch) + Send>;
@@ -19,6 +26,42 @@ pub struct SwitchStopped;
 struct Shared {
     pending: AtomicUsize,
     wake: Box<dyn Fn() + Send + Sync>,
+    /// The switch while its owner sleeps.
+    lent: Mutex<Option<Lent>>,
+}
+
+/// A switch whose owner sleeps.
+struct Lent {
+    driven: Box<Driven>,
+    /// The moment of the owner's time 0.
+    start: Instant,
+    /// When the owner wakes by itself.
+    due: Option<u64>,
+}
+
+impl Shared {
+    /// Runs `f` here and now, if the owner sleeps and nobody else is at it; gives it back otherwise.
+    fn run_lent<R, F: FnOnce(&mut Switch) -> R>(&self, f: F) -> Result<R, F> {
+        let mut lent = match self.lent.try_lock() {
+            Ok(lent) => lent,
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return Err(f),
+        };
+        // What was called before comes first.
+        let Some(Lent { driven, start, due }) =
+            lent.as_mut().filter(|_| self.pending.load(Ordering::Acquire) == 0)
+        else {
+            return Err(f);
+        };
+        driven.switch.advance(start.elapsed().as_nanos() as u64);
+        let result = f(&mut driven.switch);
+        let now_due = driven.next_due();
+        if now_due.is_some_and(|at| due.is_none_or(|due| at < due)) {
+            *due = now_due;
+            drop(lent);
+            (self.wake)();
+        }
+        Ok(result)
+    }
 }
 
 /// Calls a [`Switch`] that another thread owns. Clonable and thread-safe.
@@ -38,7 +81,8 @@ pub struct ControlQueue {
 /// use it to end the owner's sleep (`|| ()` if it polls).
 pub fn control_queue(wake: impl Fn() + Send + Sync + 'static) -> (SwitchHandle, ControlQueue) {
     let (tx, rx) = mpsc::channel();
-    let shared = Arc::new(Shared { pending: AtomicUsize::new(0), wake: Box::new(wake) });
+    let (pending, lent) = (AtomicUsize::new(0), Mutex::new(None));
+    let shared = Arc::new(Shared { pending, wake: Box::new(wake), lent });
     (SwitchHandle { commands: tx, shared: shared.clone() }, ControlQueue { commands: rx, shared })
 }
 
@@ -65,6 +109,20 @@ impl ControlQueue {
             n += 1;
         }
         n
+    }
+
+    /// Lends a switch to callers for as long as its owner sleeps, until `due` if nobody wakes it; `start` is the moment of
+    /// its time 0. Whoever makes something due before that wakes it.
+    pub(crate) fn lend(&self, driven: Box<Driven>, start: Instant, due: Option<u64>) {
+        *self.shared.lent.lock().expect("no call panics") = Some(Lent { driven, start, due });
+    }
+
+    /// Takes the switch back; waits for a caller who is at it. `None` if it is not lent.
+    ///
+    /// # Panics
+    /// A call has panicked, and the switch may be half changed.
+    pub(crate) fn take_back(&self) -> Option<Box<Driven>> {
+        self.shared.lent.lock().expect("no call panics").take().map(|lent| lent.driven)
     }
 }
 
@@ -107,6 +165,10 @@ impl<R> Drop for Answer<R> {
 pub struct CallFuture<R>(Arc<Slot<R>>);
 
 impl<R> CallFuture<R> {
+    fn new(state: SlotState<R>) -> Self {
+        CallFuture(Arc::new(Slot { state: Mutex::new(state), ready: Condvar::new() }))
+    }
+
     /// Blocks until the answer is there. Not for async code, nor for the thread that owns the switch.
     pub fn wait(self) -> Result<R, SwitchStopped> {
         let mut state = self.0.state.lock().unwrap_or_else(|e| e.into_inner());
@@ -138,13 +200,18 @@ impl<R> Future for CallFuture<R> {
 }
 
 impl SwitchHandle {
-    /// Has the owner run `f`, between two packets. The result comes through the returned future; dropping that
-    /// does not cancel the call. Calls of one handle run in their order.
+    /// Runs `f` between two packets: in the owner's thread, or in this one if the owner sleeps. The result comes through the
+    /// returned future; dropping that does not cancel the call. Calls of one handle run in their order. `f` must not wait for
+    /// what the caller holds.
     pub fn call<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Switch) -> R + Send + 'static,
     ) -> CallFuture<R> {
-        let slot = Arc::new(Slot { state: Mutex::new(SlotState::Waiting(None)), ready: Condvar::new() });
+        let f = match self.shared.run_lent(f) {
+            Ok(result) => return CallFuture::new(SlotState::Done(result)),
+            Err(f) => f,
+        };
+        let CallFuture(slot) = CallFuture::new(SlotState::Waiting(None));
         let answer = Answer(slot.clone());
         let command: Command = Box::new(move |switch| {
             let r = f(switch);

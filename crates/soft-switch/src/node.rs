@@ -1,5 +1,7 @@
 //! The switch as a node of a [`zsr_link::PortLoop`].
 
+use std::time::Instant;
+
 use zsr_link::Node;
 use zsr_wire::{Frame, FramePool};
 
@@ -12,13 +14,9 @@ const BURST: usize = 64;
 /// Hears of assertions that do not hold.
 type Tell = Box<dyn FnMut(&AssertReport) + Send>;
 
-/// A switch and the requests of its control plane, to be driven over links. The queue is made with a waker's
-/// [`wake`](zsr_link::Waker::wake), and the loop with the same waker.
-pub struct SwitchNode {
-    /// The switch.
+/// A switch, and what drives it in a loop.
+pub(crate) struct Driven {
     pub switch: Switch,
-    /// The requests of other threads to the switch.
-    pub control: ControlQueue,
     timers: TimerShare,
     tell_failed: Option<Tell>,
     tell_trace: Option<Box<dyn FnMut(Vec<String>) + Send>>,
@@ -26,27 +24,51 @@ pub struct SwitchNode {
     came: bool,
 }
 
+impl Driven {
+    /// When there is something to do next.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        if self.switch.has_pending() {
+            return Some(0);
+        }
+        let told = self.switch.next_assert_report().filter(|_| self.tell_failed.is_some());
+        [self.timers.next(&self.switch), told].into_iter().flatten().min()
+    }
+}
+
+/// A switch and the requests of its control plane, to be driven over links. The queue is made with a waker's
+/// [`wake`](zsr_link::Waker::wake), and the loop with the same waker.
+pub struct SwitchNode {
+    /// None while the loop sleeps, and callers may use it.
+    driven: Option<Box<Driven>>,
+    control: ControlQueue,
+}
+
 impl SwitchNode {
     /// `switch`, asked by `control`.
     pub fn new(switch: Switch, control: ControlQueue) -> Self {
-        SwitchNode {
+        let driven = Driven {
             switch,
-            control,
             timers: TimerShare::default(),
             tell_failed: None,
             tell_trace: None,
             came: false,
-        }
+        };
+        SwitchNode { driven: Some(Box::new(driven)), control }
+    }
+
+    #[inline]
+    fn driven(&mut self) -> &mut Driven {
+        self.driven.as_mut().expect("the loop is awake")
     }
 
     /// Has `tell` called for each assertion of the program that does not hold, once a second at most.
     pub fn on_failed_assert(&mut self, tell: impl FnMut(&AssertReport) + Send + 'static) {
-        self.tell_failed = Some(Box::new(tell));
+        self.driven().tell_failed = Some(Box::new(tell));
     }
 
     /// Has `tell` called with what traced programs tell, once per round.
     pub fn on_trace(&mut self, tell: impl FnMut(Vec<String>) + Send + 'static) {
-        self.tell_trace = Some(Box::new(tell));
+        self.driven().tell_trace = Some(Box::new(tell));
     }
 }
 
@@ -59,38 +81,48 @@ impl Node for SwitchNode {
         pool: &mut FramePool,
         out: &mut Vec<(u16, Frame)>,
     ) {
-        self.came = true;
-        self.switch.process(now_ns, port, frame, pool, out);
+        let driven = self.driven();
+        driven.came = true;
+        driven.switch.process(now_ns, port, frame, pool, out);
     }
 
     fn work(&mut self, now_ns: u64, pool: &mut FramePool, out: &mut Vec<(u16, Frame)>) -> usize {
-        let mut done = self.control.drain(&mut self.switch, now_ns);
-        let waiting = std::mem::take(&mut self.came);
-        done += self.timers.fire(&mut self.switch, waiting, now_ns, pool, out);
-        if self.switch.has_pending() {
-            done += self.switch.run_pending(now_ns, BURST, pool, out);
+        let SwitchNode { driven: Some(driven), control } = self else { return 0 };
+        let Driven { switch, timers, tell_failed, tell_trace, came } = &mut **driven;
+        let mut done = control.drain(switch, now_ns);
+        done += timers.fire(switch, std::mem::take(came), now_ns, pool, out);
+        if switch.has_pending() {
+            done += switch.run_pending(now_ns, BURST, pool, out);
         }
-        if let Some(tell) = &mut self.tell_trace {
-            let lines = self.switch.take_trace();
+        if let Some(tell) = tell_trace {
+            let lines = switch.take_trace();
             if !lines.is_empty() {
                 tell(lines);
             }
         }
-        if let Some(tell) = &mut self.tell_failed {
-            self.switch.failed_asserts(now_ns).iter().for_each(tell);
+        if let Some(tell) = tell_failed {
+            switch.failed_asserts(now_ns).iter().for_each(tell);
         }
         done
     }
 
     fn queued(&mut self, port: u16, frames: usize) {
-        self.switch.set_queue_depth(port, frames);
+        self.driven().switch.set_queue_depth(port, frames);
     }
 
     fn next_due(&self) -> Option<u64> {
-        if self.switch.has_pending() {
-            return Some(0);
+        self.driven.as_ref().and_then(|driven| driven.next_due())
+    }
+
+    fn falls_asleep(&mut self, start: Instant, due: Option<u64>) {
+        if let Some(driven) = self.driven.take() {
+            self.control.lend(driven, start, due);
         }
-        let told = self.switch.next_assert_report().filter(|_| self.tell_failed.is_some());
-        [self.timers.next(&self.switch), told].into_iter().flatten().min()
+    }
+
+    fn wakes_up(&mut self) {
+        if let Some(driven) = self.control.take_back() {
+            self.driven = Some(driven);
+        }
     }
 }

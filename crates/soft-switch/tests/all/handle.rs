@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::support::Bench;
-use zsr_link::Node;
+use zsr_link::{LoopConfig, Node, PortLoop, Waker};
 use zsr_soft_switch::*;
 use zsr_wire::frame::Frame;
 
@@ -138,6 +139,101 @@ fn blocking_calls_meet_a_polling_owner() {
     }
     callers.into_iter().for_each(|c| c.join().unwrap());
     assert_eq!(b.switch.multicast_groups().len(), 200);
+}
+
+/// A node with the program `tables`, its handle, and how often it was woken.
+fn asked() -> (SwitchNode, SwitchHandle, Arc<AtomicUsize>, Bench) {
+    let mut b = Bench::new("tables");
+    let woken = Arc::new(AtomicUsize::new(0));
+    let count = woken.clone();
+    let (handle, queue) = control_queue(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let switch = std::mem::replace(&mut b.switch, Bench::new("tables").switch);
+    (SwitchNode::new(switch, queue), handle, woken, b)
+}
+
+#[test]
+fn while_the_owner_sleeps_callers_use_the_switch_themselves() {
+    let (mut node, handle, woken, mut b) = asked();
+    let start = Instant::now();
+    let group = |s: &mut Switch| s.multicast_group_insert(1, vec![]);
+    // It looks for idle entries; the next look is far off.
+    node.work(0, &mut b.pool, &mut Vec::new());
+    let due = node.next_due();
+    assert!(due > Some(MS));
+    node.falls_asleep(start, due);
+    let me = std::thread::current().id();
+    let (by, now) = handle.call_blocking(|s| (std::thread::current().id(), s.now_ns())).unwrap();
+    assert_eq!(by, me);
+    assert!(now <= start.elapsed().as_nanos() as u64);
+    assert_eq!(handle.call_blocking(group), Ok(Ok(())));
+    assert!(handle.call_blocking(|s| s.now_ns()).unwrap() > now, "the switch is told the time");
+    assert_eq!(woken.load(Ordering::SeqCst), 0, "nothing is to do for the owner");
+
+    // A packet-out has to leave, so the owner is woken; from then on nobody needs to wake it again.
+    handle.call_blocking(|s| s.queue_packet_out(&[0; 23])).unwrap().unwrap();
+    handle.call_blocking(|s| s.queue_packet_out(&[0; 23])).unwrap().unwrap();
+    assert_eq!(woken.load(Ordering::SeqCst), 1);
+    node.wakes_up();
+    assert_eq!(node.next_due(), Some(0));
+    let mut out = Vec::new();
+    assert_eq!(node.work(start.elapsed().as_nanos() as u64, &mut b.pool, &mut out), 2);
+
+    // Awake, it carries out calls itself.
+    let again = handle.call(group);
+    assert_eq!(woken.load(Ordering::SeqCst), 2);
+    node.work(start.elapsed().as_nanos() as u64, &mut b.pool, &mut out);
+    assert_eq!(again.wait(), Ok(Err(ControlError::Duplicate { kind: "multicast group" })));
+}
+
+#[test]
+fn calls_from_before_the_sleep_come_first() {
+    let (mut node, handle, woken, mut b) = asked();
+    let first = handle.call(|s| s.multicast_groups().len());
+    node.falls_asleep(Instant::now(), None);
+    let second = handle.call(|s| s.multicast_group_insert(1, vec![]));
+    assert_eq!(woken.load(Ordering::SeqCst), 2);
+    node.wakes_up();
+    node.work(0, &mut b.pool, &mut Vec::new());
+    assert_eq!((first.wait(), second.wait()), (Ok(0), Ok(Ok(()))));
+}
+
+#[test]
+fn a_call_that_panics_ends_the_switch() {
+    let (mut node, handle, _, _) = asked();
+    node.falls_asleep(Instant::now(), None);
+    let caller = handle.clone();
+    std::thread::spawn(move || caller.call(|_| panic!("on purpose"))).join().map(drop).unwrap_err();
+    let waiting = handle.call(|s| s.now_ns());
+    std::thread::spawn(move || node.wakes_up()).join().unwrap_err();
+    assert_eq!(waiting.wait(), Err(SwitchStopped));
+}
+
+#[test]
+fn callers_and_a_loop_take_turns() {
+    let waker = Waker::new().unwrap();
+    let wake = waker.clone();
+    let (handle, queue) = control_queue(move || wake.wake());
+    let node = SwitchNode::new(Bench::new("tables").switch, queue);
+    let thread = PortLoop::new(node, &waker, LoopConfig::default()).unwrap().spawn("switch").unwrap();
+    let callers: Vec<_> = (0..4u32)
+        .map(|n| {
+            let handle = handle.clone();
+            std::thread::spawn(move || {
+                for i in 0..500 {
+                    let id = 1 + n * 500 + i;
+                    handle.call_blocking(move |s| s.multicast_group_insert(id, vec![])).unwrap().unwrap();
+                    // Each packet-out ends the sleep; the queue may be full.
+                    let _ = handle.call_blocking(|s| s.queue_packet_out(&[0; 23])).unwrap();
+                }
+            })
+        })
+        .collect();
+    callers.into_iter().for_each(|c| c.join().unwrap());
+    assert_eq!(handle.call_blocking(|s| s.multicast_groups().len()), Ok(2000));
+    drop(thread.stop());
+    assert_eq!(handle.call_blocking(|s| s.stats()), Err(SwitchStopped));
 }
 
 #[test]
