@@ -31,6 +31,7 @@ const SEVERAL: [(&str, &str); 11] = [
     ("base64", "tonic uses 0.22, pem (rcgen) 0.23"),
     ("bit-vec", "yasna (rcgen) uses 0.9"),
     ("bitflags", "cranelift-jit uses region 3, which uses bitflags 1"),
+    ("embedded-io", "postcard can use 0.4 and 0.6; neither is compiled"),
     ("foldhash", "comes with hashbrown"),
     ("getrandom", "ring uses 0.2"),
     ("hashbrown", "cranelift-codegen and petgraph use 0.15"),

@@ -39,13 +39,13 @@ impl Session<'_> {
 
     /// Changes the action of an entry.
     pub(crate) fn entry_modify(&mut self, t: TableId, handle: i32, action: EntryAction) -> Result<()> {
-        let entry = TableEntry { action, ..self.entry(t, handle)?.clone() };
+        let entry = TableEntry { action, ..self.entry(t, handle)? };
         Ok(self.switch.table_modify(t, entry)?)
     }
 
     /// Removes an entry.
     pub(crate) fn entry_delete(&mut self, t: TableId, handle: i32) -> Result<()> {
-        let TableEntry { key, priority, .. } = self.entry(t, handle)?.clone();
+        let TableEntry { key, priority, .. } = self.entry(t, handle)?;
         Ok(self.switch.table_delete(t, &key, priority)?)
     }
 
@@ -55,7 +55,7 @@ impl Session<'_> {
             return Err(refused(table::AGEING_DISABLED, "entries of this table have no timeouts"));
         }
         let ms = u64::try_from(ms).map_err(|_| Error::Arguments(format!("{ms} ms: below 0")))?;
-        let entry = TableEntry { idle_timeout_ns: ms * 1_000_000, ..self.entry(t, handle)?.clone() };
+        let entry = TableEntry { idle_timeout_ns: ms * 1_000_000, ..self.entry(t, handle)? };
         Ok(self.switch.table_modify(t, entry)?)
     }
 
@@ -103,7 +103,7 @@ impl Session<'_> {
     /// Sets the direct counter of an entry.
     pub(crate) fn entry_counter_set(&mut self, t: TableId, handle: i32, value: CounterValue) -> Result<()> {
         self.check_counted(t)?;
-        let TableEntry { key, priority, .. } = self.entry(t, handle)?.clone();
+        let TableEntry { key, priority, .. } = self.entry(t, handle)?;
         Ok(self.switch.set_entry_counter(t, &key, priority, value)?)
     }
 
@@ -126,7 +126,7 @@ impl Session<'_> {
     /// Sets the direct meter of an entry.
     pub(crate) fn entry_meter_set(&mut self, t: TableId, handle: i32, config: MeterConfig) -> Result<()> {
         self.check_metered(t)?;
-        let TableEntry { key, priority, .. } = self.entry(t, handle)?.clone();
+        let TableEntry { key, priority, .. } = self.entry(t, handle)?;
         let set = self.switch.set_entry_meter(t, &key, priority, Some(config));
         set.map_err(|e| refused(table::INVALID_METER_OPERATION, e.to_string()))
     }
@@ -141,7 +141,7 @@ impl Session<'_> {
         meters.then_some(()).ok_or_else(|| refused(table::METERS_DISABLED, "this table has no meter"))
     }
 
-    fn entry(&self, t: TableId, handle: i32) -> Result<&TableEntry> {
+    fn entry(&self, t: TableId, handle: i32) -> Result<TableEntry> {
         let none = |_| refused(table::INVALID_HANDLE, format!("no entry has handle {handle}"));
         self.switch.entry_by_handle(t, EntryHandle(handle as u32)).map_err(none)
     }

@@ -314,7 +314,7 @@ fn load_call(n: &Node, refs: &TableRefs) -> Result<(ActionCall, Vec<Big>)> {
             bytes[0] &= (1u8 << (width % 8)) - 1;
         }
         args.push(Big::from_bytes(&bytes));
-        call.params.push(canonical(&bytes));
+        call.params.push(canonical(bytes));
     }
     Ok((call, args))
 }
@@ -391,7 +391,7 @@ fn load_match(n: &Node, info: &KeyInfo) -> Result<MatchField> {
     };
     Ok(match (n.get("match_type")?.str()?, info.kind) {
         ("valid", MatchKind::Exact) => MatchField::Exact(vec![u8::from(n.get("key")?.bool()?)]),
-        ("exact", MatchKind::Exact) => MatchField::Exact(canonical(&bytes("key")?)),
+        ("exact", MatchKind::Exact) => MatchField::Exact(canonical(bytes("key")?)),
         ("lpm", MatchKind::Lpm) => {
             let prefix_len = n.get("prefix_length")?.uint(u64::from(info.width))? as u32;
             let value = bytes("key")?;
@@ -402,19 +402,19 @@ fn load_match(n: &Node, info: &KeyInfo) -> Result<MatchField> {
             for (b, keep) in keep.enumerate() {
                 mask[b / 8] |= u8::from(keep) << (7 - b % 8);
             }
-            MatchField::Lpm { value: canonical(&masked(value, &mask)), prefix_len }
+            MatchField::Lpm { value: canonical(masked(value, &mask)), prefix_len }
         }
         ("ternary", MatchKind::Ternary) => {
             let (value, mask) = (bytes("key")?, bytes("mask")?);
             if value.len() != mask.len() {
                 return n.err("key and mask differ in length");
             }
-            MatchField::Ternary { value: canonical(&masked(value, &mask)), mask: canonical(&mask) }
+            MatchField::Ternary { value: canonical(masked(value, &mask)), mask: canonical(mask) }
         }
         ("range", MatchKind::Range) => {
-            MatchField::Range { low: canonical(&bytes("start")?), high: canonical(&bytes("end")?) }
+            MatchField::Range { low: canonical(bytes("start")?), high: canonical(bytes("end")?) }
         }
-        ("optional" | "exact", MatchKind::Optional) => MatchField::Optional(Some(canonical(&bytes("key")?))),
+        ("optional" | "exact", MatchKind::Optional) => MatchField::Optional(Some(canonical(bytes("key")?))),
         (other, _) => return n.err(format!("match type '{other}' is not that of the table's key")),
     })
 }

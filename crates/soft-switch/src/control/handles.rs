@@ -39,12 +39,12 @@ impl Switch {
     }
 
     /// The entry that a handle names.
-    pub fn entry_by_handle(&self, t: TableId, handle: EntryHandle) -> Result<&TableEntry, ControlError> {
+    pub fn entry_by_handle(&self, t: TableId, handle: EntryHandle) -> Result<TableEntry, ControlError> {
         self.table_def(t)?;
         let (table, slot) = (&self.core.tables[t.index()], handle.slot());
         let named = table.versions.get(slot).and_then(|version| EntryHandle::new(slot, *version));
         let cold = table.cold.get(slot).filter(|_| named == Some(handle)).and_then(Option::as_ref);
-        cold.map(|cold| &cold.entry).ok_or(ControlError::NoEntry { table: t })
+        cold.map(|cold| cold.entry.unpacked()).ok_or(ControlError::NoEntry { table: t })
     }
 
     /// All entries with their handles, by slot.
@@ -53,7 +53,7 @@ impl Switch {
         let table = &self.core.tables[t.index()];
         let slots = table.cold.iter().zip(&table.versions).enumerate();
         let entries = slots.filter_map(|(slot, (cold, version))| {
-            Some((EntryHandle::new(slot, *version)?, cold.as_ref()?.entry.clone()))
+            Some((EntryHandle::new(slot, *version)?, cold.as_ref()?.entry.unpacked()))
         });
         Ok(entries.collect())
     }

@@ -110,7 +110,7 @@ impl Switch {
     pub fn value_set(&self, id: ValueSetId) -> Result<Vec<Vec<MatchField>>, ControlError> {
         let members = self.core.value_sets.get(id.index()).ok_or(missing("value set", u64::from(id.0)))?;
         let widths = &self.program.image.info.value_sets[id.index()].widths;
-        let field = |(limbs, w): (&Vec<u64>, &u32)| MatchField::Exact(canonical(&to_bytes(limbs, *w)));
+        let field = |(limbs, w): (&Vec<u64>, &u32)| MatchField::Exact(canonical(to_bytes(limbs, *w)));
         Ok(members.iter().map(|m| m.iter().zip(widths).map(field).collect()).collect())
     }
 

@@ -3,9 +3,9 @@
 use super::*;
 use crate::error::ControlError;
 use crate::info::{ActionId, ProfileId, TableId};
-use crate::meter::Meter;
 use crate::switch::Switch;
 use crate::table::key::{Rule, canonical, to_limbs};
+use crate::table::packed::Packed;
 use crate::table::{Cold, Hot, NO_ACTION, TableDef};
 
 /// An entry's action, ready for the packet path, with what must be undone when it goes.
@@ -39,8 +39,8 @@ impl Switch {
 
     pub(super) fn entry(&self, t: TableId, key: &[MatchField], priority: i32) -> Result<usize, ControlError> {
         let rule = self.rule(t, key, priority)?;
-        let found = self.core.tables[t.index()].index.get(&rule);
-        found.map(|i| *i as usize).ok_or(ControlError::NoEntry { table: t })
+        let slot = self.core.tables[t.index()].lookup.slot(&rule);
+        slot.map(|slot| slot as usize).ok_or(ControlError::NoEntry { table: t })
     }
 
     /// Checks an action and its arguments; returns the argument words.
@@ -167,10 +167,10 @@ impl Switch {
         let rule = self.rule(t, &entry.key, entry.priority)?;
         let table = &self.core.tables[t.index()];
         let size = table.unlocked.unwrap_or(self.table_def(t)?.size);
-        if table.index.contains_key(&rule) {
+        if table.lookup.slot(&rule).is_some() {
             return Err(ControlError::Duplicate { kind: "table entry" });
         }
-        if table.index.len() >= size {
+        if table.len() >= size {
             return Err(ControlError::Full { kind: "table", size });
         }
         if entry.idle_timeout_ns > 0 && !self.table_def(t)?.idle {
@@ -179,32 +179,16 @@ impl Switch {
         let compiled = self.compile_action(t, &entry.action, true)?;
         canonical_entry(&mut entry);
         let now = self.core.now_ns;
+        let image = self.program.image.clone();
         let table = &mut self.core.tables[t.index()];
-        let slot = table.free.pop().unwrap_or_else(|| {
-            table.hot.push(Hot::Call { action: NO_ACTION, next: 0, args: 0 });
-            table.cold.push(None);
-            table.versions.push(0);
-            table.counters.push(CounterValue::default());
-            table.meters.push(Meter::default());
-            table.last_hit.push(0);
-            table.hot.len() as u32 - 2
-        });
+        let slot = table.take_slot(&image.tables[t.index()]);
         let i = slot as usize;
         table.order += 1;
         table.hot[i + 1] = compiled.hot;
-        table.counters[i] = CounterValue::default();
-        table.meters[i] = Meter::default();
-        table.last_hit[i] = now;
-        table.index.insert(rule.clone(), slot);
-        table.lookup.insert(&rule, slot);
-        table.cold[i] = Some(Cold {
-            entry,
-            rule,
-            args: compiled.args,
-            implicit: compiled.implicit,
-            order: table.order,
-            idle_told_ns: 0,
-        });
+        table.set_idle(i, now, entry.idle_timeout_ns);
+        table.lookup.insert(rule, slot);
+        let (args, implicit) = (compiled.args as u32, compiled.implicit);
+        table.cold[i] = Some(Cold { entry: Packed::new(&entry), args, implicit, order: table.order });
         Ok(())
     }
 
@@ -245,12 +229,12 @@ impl Switch {
         let now = self.core.now_ns;
         let table = &mut self.core.tables[t.index()];
         let old_hot = std::mem::replace(&mut table.hot[i + 1], compiled.hot);
-        table.last_hit[i] = now;
+        table.set_idle(i, now, entry.idle_timeout_ns);
         let Some(cold) = &mut table.cold[i] else { return Err(ControlError::NoEntry { table: t }) };
-        let old = std::mem::replace(&mut cold.entry, entry);
+        let old = std::mem::replace(&mut cold.entry, Packed::new(&entry)).unpacked();
         let (args, implicit) = (cold.args, cold.implicit);
-        (cold.args, cold.implicit, cold.idle_told_ns) = (compiled.args, compiled.implicit, 0);
-        self.release_action(t, &old.action, old_hot, args, implicit);
+        (cold.args, cold.implicit) = (compiled.args as u32, compiled.implicit);
+        self.release_action(t, &old.action, old_hot, args as usize, implicit);
         Ok(())
     }
 
@@ -268,14 +252,18 @@ impl Switch {
     }
 
     fn remove(&mut self, t: TableId, i: usize) {
+        let image = self.program.image.clone();
         let table = &mut self.core.tables[t.index()];
         let Some(cold) = table.cold[i].take() else { return };
-        table.index.remove(&cold.rule);
-        table.lookup.remove(&cold.rule);
+        let entry = cold.entry.unpacked();
+        // It was one when the entry came.
+        if let Ok(rule) = image.tables[t.index()].key.rule(&entry.key, entry.priority) {
+            table.lookup.remove(&rule, i as u32);
+        }
         table.free.push(i as u32);
         table.versions[i] = table.versions[i].wrapping_add(1);
         let hot = table.hot[i + 1];
-        self.release_action(t, &cold.entry.action, hot, cold.args, cold.implicit);
+        self.release_action(t, &entry.action, hot, cold.args as usize, cold.implicit);
     }
 
     /// Removes all entries.
@@ -296,7 +284,7 @@ impl Switch {
     ) -> Result<TableEntry, ControlError> {
         let i = self.entry(t, key, priority)?;
         let cold = self.core.tables[t.index()].cold[i].as_ref();
-        cold.map(|c| c.entry.clone()).ok_or(ControlError::NoEntry { table: t })
+        cold.map(|c| c.entry.unpacked()).ok_or(ControlError::NoEntry { table: t })
     }
 
     /// All entries, in the order in which they were added.
@@ -304,13 +292,13 @@ impl Switch {
         self.table_def(t)?;
         let mut all: Vec<&Cold> = self.core.tables[t.index()].cold.iter().flatten().collect();
         all.sort_by_key(|c| c.order);
-        Ok(all.into_iter().map(|c| c.entry.clone()).collect())
+        Ok(all.into_iter().map(|c| c.entry.unpacked()).collect())
     }
 
     /// The number of entries.
     pub fn table_len(&self, t: TableId) -> Result<usize, ControlError> {
         self.table_def(t)?;
-        Ok(self.core.tables[t.index()].index.len())
+        Ok(self.core.tables[t.index()].len())
     }
 
     /// The action of a miss; `None` if a miss does nothing.
@@ -452,16 +440,13 @@ impl Switch {
             // No entry changes.
             let table = self.core.tables.hit(t);
             let mut idle = Vec::new();
-            for (cold, last) in table.cold.iter_mut().zip(&table.last_hit) {
-                let Some(c) = cold else { continue };
-                if c.entry.idle_timeout_ns == 0 {
-                    continue;
-                }
+            let times = table.idle.iter_mut().zip(&table.last_hit);
+            for (cold, (time, last)) in table.cold.iter().zip(times) {
+                let Some(cold) = cold.as_ref().filter(|_| time.timeout_ns > 0) else { continue };
                 // Told again after another timeout, as long as nothing matches it (P4Runtime, idle timeouts).
-                let since = now_ns.saturating_sub((*last).max(c.idle_told_ns));
-                if since >= c.entry.idle_timeout_ns {
-                    c.idle_told_ns = now_ns;
-                    idle.push(c.entry.clone());
+                if now_ns.saturating_sub((*last).max(time.told_ns)) >= time.timeout_ns {
+                    time.told_ns = now_ns;
+                    idle.push(cold.entry.unpacked());
                 }
             }
             if !idle.is_empty() {
@@ -481,7 +466,7 @@ impl Switch {
 }
 
 pub(super) fn canonical_call(call: &mut ActionCall) {
-    call.params.iter_mut().for_each(|p| *p = canonical(p));
+    call.params.iter_mut().for_each(make_canonical);
 }
 
 fn canonical_action(action: &mut EntryAction) {
@@ -496,11 +481,18 @@ fn canonical_entry(entry: &mut TableEntry) {
     canonical_action(&mut entry.action);
     for f in &mut entry.key {
         match f {
-            MatchField::Exact(v) | MatchField::Optional(Some(v)) => *v = canonical(v),
-            MatchField::Lpm { value, .. } => *value = canonical(value),
-            MatchField::Ternary { value, mask } => (*value, *mask) = (canonical(value), canonical(mask)),
-            MatchField::Range { low, high } => (*low, *high) = (canonical(low), canonical(high)),
+            MatchField::Exact(v) | MatchField::Optional(Some(v)) | MatchField::Lpm { value: v, .. } => {
+                make_canonical(v);
+            }
+            MatchField::Ternary { value: a, mask: b } | MatchField::Range { low: a, high: b } => {
+                make_canonical(a);
+                make_canonical(b);
+            }
             MatchField::Optional(None) => {}
         }
     }
+}
+
+fn make_canonical(bytes: &mut Vec<u8>) {
+    *bytes = canonical(std::mem::take(bytes));
 }

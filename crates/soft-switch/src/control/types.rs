@@ -1,9 +1,11 @@
 //! Values that cross the control API: keys, actions, entries, groups, meters.
 
+use serde::{Deserialize, Serialize};
+
 use crate::info::{ActionId, DigestId, TableId};
 
 /// One key field of an entry. Byte strings are big-endian, of any length whose value fits the field's width.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MatchField {
     /// Equal to the value.
     Exact(Vec<u8>),
@@ -33,7 +35,7 @@ pub enum MatchField {
 }
 
 /// An action with its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionCall {
     /// The action.
     pub action: ActionId,
@@ -42,7 +44,7 @@ pub struct ActionCall {
 }
 
 /// One action of a one-shot action set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightedCall {
     /// The action.
     pub call: ActionCall,
@@ -53,7 +55,7 @@ pub struct WeightedCall {
 }
 
 /// The action of an entry that matches.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryAction {
     /// An action (tables without action profile).
     Call(ActionCall),
@@ -66,7 +68,7 @@ pub enum EntryAction {
 }
 
 /// A table entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableEntry {
     /// One field per key field of the table, in its order.
     pub key: Vec<MatchField>,

@@ -80,16 +80,16 @@ impl KeyPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
     pub first: usize,
-    pub low: Vec<u64>,
-    pub high: Vec<u64>,
+    pub low: Box<[u64]>,
+    pub high: Box<[u64]>,
 }
 
 /// A key in words. Two rules with equal words, bounds and priority are the same entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
-    pub value: Vec<u64>,
-    pub mask: Vec<u64>,
-    pub bounds: Vec<Bounds>,
+    pub value: Box<[u64]>,
+    pub mask: Box<[u64]>,
+    pub bounds: Box<[Bounds]>,
     /// Larger wins. For lpm tables the prefix length.
     pub priority: i64,
 }
@@ -118,9 +118,10 @@ pub(crate) fn to_bytes(limbs: &[u64], width: u32) -> Vec<u8> {
 }
 
 /// Without leading zero bytes, but at least one byte: P4Runtime's canonical form.
-pub(crate) fn canonical(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn canonical(mut bytes: Vec<u8>) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|b| **b == 0).count().min(bytes.len().saturating_sub(1));
-    bytes[zeros..].to_vec()
+    bytes.drain(..zeros);
+    bytes
 }
 
 fn ones(width: u32, keep: u32) -> Vec<u64> {
@@ -138,12 +139,8 @@ impl KeyPlan {
         if key.len() != self.infos.len() {
             return Err(ControlError::KeyCount { got: key.len(), expected: self.infos.len() });
         }
-        let mut rule = Rule {
-            value: vec![0; self.words],
-            mask: vec![0; self.words],
-            bounds: Vec::new(),
-            priority: i64::from(priority),
-        };
+        let (mut value_words, mut mask_words) = (vec![0; self.words], vec![0; self.words]);
+        let (mut bounds, mut priority) = (Vec::new(), i64::from(priority));
         for (i, (field, info)) in key.iter().zip(&self.infos).enumerate() {
             let wide = ControlError::TooWide { what: "key field", index: i, width: info.width };
             let limbs = |b: &[u8]| to_limbs(b, info.width).ok_or(wide.clone());
@@ -164,7 +161,7 @@ impl KeyPlan {
                     }
                     // In a table without priorities the longest prefix wins.
                     if !self.infos.iter().any(|k| !matches!(k.kind, MatchKind::Exact | MatchKind::Lpm)) {
-                        rule.priority = i64::from(*prefix_len);
+                        priority = i64::from(*prefix_len);
                     }
                     (limbs(value)?, ones(info.width, *prefix_len))
                 }
@@ -174,7 +171,8 @@ impl KeyPlan {
                         let reason = "the range's low end is above its high end";
                         return Err(ControlError::BadKey { field: i, reason });
                     }
-                    rule.bounds.push(Bounds { first: self.fields[i].0, low, high });
+                    let (low, high) = (low.into(), high.into());
+                    bounds.push(Bounds { first: self.fields[i].0, low, high });
                     continue;
                 }
                 _ => return Err(ControlError::KeyKind { field: i, expected: info.kind }),
@@ -186,11 +184,11 @@ impl KeyPlan {
             }
             let (first, n) = self.fields[i];
             for (l, p) in self.parts[first..first + n].iter().enumerate() {
-                rule.value[p.word as usize] |= (value[l] & p.mask) << p.shift;
-                rule.mask[p.word as usize] |= (mask[l] & p.mask) << p.shift;
+                value_words[p.word as usize] |= (value[l] & p.mask) << p.shift;
+                mask_words[p.word as usize] |= (mask[l] & p.mask) << p.shift;
             }
         }
-        Ok(rule)
+        Ok(Rule { value: value_words.into(), mask: mask_words.into(), bounds: bounds.into(), priority })
     }
 
     /// Whether a packed key lies within all bounds.

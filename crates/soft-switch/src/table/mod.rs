@@ -3,14 +3,17 @@
 pub(crate) mod flat;
 pub(crate) mod key;
 pub(crate) mod lookup;
+pub(crate) mod packed;
+pub(crate) mod rules;
 
 use std::collections::HashMap;
 
 use crate::control::{CounterValue, EntryAction, TableEntry};
 use crate::meter::Meter;
 use crate::op::{Pc, R};
-use key::{KeyPlan, Rule};
+use key::KeyPlan;
 use lookup::Lookup;
+use packed::Packed;
 
 /// No action: a table without default entry does nothing on a miss.
 pub(crate) const NO_ACTION: Pc = Pc::MAX;
@@ -69,21 +72,27 @@ impl TableDef {
     }
 }
 
-/// The control plane's view of an entry.
+/// The control plane's view of an entry. Tables may have millions of entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Cold {
-    pub entry: TableEntry,
-    pub rule: Rule,
+    pub entry: Packed,
     /// Words that its arguments take in the arena, from its `Hot` on.
-    pub args: usize,
+    pub args: u32,
     /// The implicit group of a one-shot action set.
     pub implicit: Option<u32>,
     pub order: u64,
-    /// When its idleness was last told; 0 for never.
-    pub idle_told_ns: u64,
 }
 
-/// A table's state.
+/// The idleness of an entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Idle {
+    /// The time without a hit behind which it is told; 0 for never.
+    pub timeout_ns: u64,
+    /// When it was last told; 0 for never.
+    pub told_ns: u64,
+}
+
+/// A table's state. Entries have slots, from 0.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// A hit changes no counter, no meter and no time.
@@ -95,14 +104,16 @@ pub(crate) struct Table {
     pub free: Vec<u32>,
     /// How often each slot was given to another entry.
     pub versions: Vec<u8>,
-    pub index: HashMap<Rule, u32>,
     pub default_action: Option<EntryAction>,
     pub default_args: usize,
     pub default_implicit: Option<u32>,
+    /// By slot, in tables with direct counters.
     pub counters: Vec<CounterValue>,
+    /// By slot, in tables with a direct meter.
     pub meters: Vec<Meter>,
-    /// Time of the last hit, in tables with idle timeouts.
+    /// The time of the last hit, and the idleness, by slot, in tables with idle timeouts.
     pub last_hit: Vec<u64>,
+    pub idle: Vec<Idle>,
     pub order: u64,
     /// Room for entries in a table whose entries of the program are not const.
     pub unlocked: Option<usize>,
@@ -118,15 +129,56 @@ impl Table {
             cold: Vec::new(),
             free: Vec::new(),
             versions: Vec::new(),
-            index: HashMap::new(),
             default_action: None,
             default_args: 0,
             default_implicit: None,
             counters: Vec::new(),
             meters: Vec::new(),
             last_hit: Vec::new(),
+            idle: Vec::new(),
             order: 0,
             unlocked: None,
+        }
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.cold.len() - self.free.len()
+    }
+
+    /// A slot for another entry, whose counter and meter begin anew.
+    pub(crate) fn take_slot(&mut self, def: &TableDef) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.hot.push(Hot::Call { action: NO_ACTION, next: 0, args: 0 });
+            self.cold.push(None);
+            self.versions.push(0);
+            if def.counter {
+                self.counters.push(CounterValue::default());
+            }
+            if def.meter.is_some() {
+                self.meters.push(Meter::default());
+            }
+            if def.idle {
+                self.last_hit.push(0);
+                self.idle.push(Idle::default());
+            }
+            self.cold.len() as u32 - 1
+        });
+        let i = slot as usize;
+        if let Some(counter) = self.counters.get_mut(i) {
+            *counter = CounterValue::default();
+        }
+        if let Some(meter) = self.meters.get_mut(i) {
+            *meter = Meter::default();
+        }
+        slot
+    }
+
+    /// Has the idle time of an entry begin now.
+    pub(crate) fn set_idle(&mut self, slot: usize, now_ns: u64, timeout_ns: u64) {
+        if let (Some(last), Some(idle)) = (self.last_hit.get_mut(slot), self.idle.get_mut(slot)) {
+            *last = now_ns;
+            *idle = Idle { timeout_ns, told_ns: 0 };
         }
     }
 }
