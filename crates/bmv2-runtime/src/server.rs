@@ -1,7 +1,9 @@
 //! Thrift's binary protocol over TCP, a thread per connection.
 
-use std::io::{BufReader, BufWriter};
+use std::cell::RefCell;
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,7 +40,7 @@ pub struct Served {
 ///
 /// # Errors
 /// The system has no thread left.
-pub fn serve(listener: TcpListener, served: Served, state: State) -> std::io::Result<()> {
+pub fn serve(listener: TcpListener, served: Served, state: State) -> io::Result<()> {
     let port = listener.local_addr()?.port();
     let (state, open) = (Arc::new(Mutex::new(state)), Arc::new(AtomicUsize::new(0)));
     let accept = move || {
@@ -91,9 +93,10 @@ impl Connection {
             .max_string_size(Some(LONGEST))
             .max_container_size(Some(LONGEST))
             .build()?;
-        let (reader, writer) = (BufReader::new(stream.try_clone()?), BufWriter::new(stream));
-        let mut from = TBinaryInputProtocol::with_config(reader, false, config);
-        let mut to = TBinaryOutputProtocol::new(writer, true);
+        let replies = Replies(Rc::new(RefCell::new(BufWriter::new(stream.try_clone()?))));
+        let calls = BufReader::new(Calls { stream, replies: replies.clone() });
+        let mut from = TBinaryInputProtocol::with_config(calls, false, config);
+        let mut to = TBinaryOutputProtocol::new(replies, true);
         loop {
             let message = match from.read_message_begin() {
                 Ok(message) => message,
@@ -128,6 +131,33 @@ impl Connection {
     }
 }
 
+/// The calls of a client. Replies are sent before it waits for more calls, so those to calls that came together leave
+/// together.
+struct Calls {
+    stream: TcpStream,
+    replies: Replies,
+}
+
+impl Read for Calls {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.replies.flush()?;
+        self.stream.read(to)
+    }
+}
+
+#[derive(Clone)]
+struct Replies(Rc<RefCell<BufWriter<TcpStream>>>);
+
+impl Write for Replies {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().flush()
+    }
+}
+
 /// Writes a reply: what the call gives is field 0 of a structure, and a declared refusal field 1.
 fn write(
     to: &mut dyn TOutputProtocol,
@@ -155,8 +185,7 @@ fn write(
             application_error(to, &ApplicationError::new(kind, e.to_string()))?;
         }
     }
-    to.write_message_end()?;
-    to.flush()
+    to.write_message_end()
 }
 
 fn application_error(to: &mut dyn TOutputProtocol, error: &ApplicationError) -> thrift::Result<()> {
