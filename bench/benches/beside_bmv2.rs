@@ -1,12 +1,16 @@
 //! zsr-switch beside bmv2's simple_switch: entries by Thrift, packets by veth pairs. Needs root.
 //!
-//!     cargo bench -p zsr-bench --bench beside_bmv2 -- ZSR-SWITCH [SIMPLE_SWITCH]
+//!     cargo bench -p zsr-bench --bench beside_bmv2 -- $PWD/ZSR-SWITCH [SIMPLE_SWITCH]
+//!
+//! Entries are called for 64 at a time, and answered in their order. The first ones of a table wait for each answer, as
+//! simple_switch_CLI does.
 //!
 //! One thread sends packets into one veth pair and takes them out of another, at most 48 at a time, which bmv2's queues
 //! of 64 hold. Packets that are lost are told, and do not count. The switch is a process of its own on the same machine. "CPU" is the time that the switch's process took, user and system, per packet.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,6 +21,8 @@ use zsr_wire::{Frame, FramePool};
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/tables.json");
 const PORT: u16 = 9190;
 const WINDOW: usize = 48;
+/// Entries that wait for each answer.
+const ALONE: usize = 5000;
 /// How long a packet may take before it counts as lost.
 const LOST: Duration = Duration::from_millis(200);
 const INSIDE: &str = "ZSR_BENCH_INSIDE";
@@ -65,14 +71,12 @@ fn measure(who: &str, program: &str, more: &[&str]) {
             continue;
         }
         for (from, to) in [(0, 1), (1, many)] {
-            let begun = Instant::now();
-            running.insert(table, from..to, add);
-            let took = begun.elapsed().as_secs_f64();
-            if to > 1 {
-                let per_s = (to - from) as f64 / took;
+            let alone = from..to.min(from + ALONE);
+            let (one_by_one, _) = running.insert(table, alone.clone(), 1, add);
+            if to > alone.end {
+                let (per_s, mib) = running.insert(table, alone.end..to, 64, add);
                 println!(
-                    "{who:24} {table:>10} {to:>9} entries: {per_s:.0} inserts/s, RSS {} MiB",
-                    running.rss_mib()
+                    "{who:24} {table:>10} {to:>9} entries: {one_by_one:.0} inserts/s one by one, {per_s:.0} with 64 under way, RSS {mib} MiB",
                 );
             }
             for bytes in [100, 1400] {
@@ -130,10 +134,10 @@ impl Running {
         Running { child, thrift }
     }
 
-    /// Calls are made 64 at a time, and answered in their order.
-    fn insert(&mut self, table: &str, entries: std::ops::Range<usize>, add: Add) {
-        let all: Vec<usize> = entries.collect();
-        for chunk in all.chunks(64) {
+    /// Adds entries with so many calls under way. Entries per second, and the MiB that the switch has then.
+    fn insert(&mut self, table: &str, entries: Range<usize>, under_way: usize, add: Add) -> (f64, u64) {
+        let (begun, all) = (Instant::now(), entries.collect::<Vec<_>>());
+        for chunk in all.chunks(under_way) {
             let calls: Vec<u8> = chunk.iter().flat_map(|i| call(table, &add(*i))).collect();
             self.thrift.write_all(&calls).expect("a server");
             for i in chunk {
@@ -144,6 +148,7 @@ impl Running {
                 self.thrift.read_exact(&mut [0; 5]).expect("an answer");
             }
         }
+        (all.len() as f64 / begun.elapsed().as_secs_f64(), self.rss_mib())
     }
 
     fn stat(&self, file: &str) -> String {
