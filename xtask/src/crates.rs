@@ -27,7 +27,7 @@ const TOOLS: [(&str, &str); 2] = [
 ];
 
 /// Crates that are there in more than one version, and the crates that keep them so.
-const SEVERAL: [(&str, &str); 11] = [
+const SEVERAL: [(&str, &str); 12] = [
     ("base64", "tonic uses 0.22, pem (rcgen) 0.23"),
     ("bit-vec", "yasna (rcgen) uses 0.9"),
     ("bitflags", "cranelift-jit uses region 3, which uses bitflags 1"),
