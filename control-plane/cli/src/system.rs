@@ -177,7 +177,11 @@ pub(super) fn role(args: &RoleArgs, role: Role, artifacts: Option<&Path>) -> u8 
                 let _ = rustix::stdio::dup2_stdout(null);
             }
         }
-        false => process::tell(&format!("{} of system {name} is ready", role.process())),
+        false => {
+            process::tell(&format!("{} of system {name} is ready", role.process()));
+            // For a unit of Type=notify; nobody listens otherwise.
+            let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        }
     };
     let run = Place::make(&name)
         .map_err(process::RoleError::from)
