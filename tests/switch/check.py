@@ -2,6 +2,7 @@
 """check.py SWITCH PROGRAM FOLDER: zsr-switch on veth pairs, in a network namespace that nobody else uses."""
 
 import os
+import re
 import select
 import signal
 import socket
@@ -95,6 +96,16 @@ def start(*args):
     return switch, int(second.rsplit(":", 1)[1]), third.split()[-1]
 
 
+def scrape(metrics):
+    return urllib.request.urlopen(metrics, timeout=PATIENCE).read().decode()
+
+
+def scraped(metrics, *wanted):
+    lines = scrape(metrics).splitlines()
+    for line in wanted:
+        check(line in lines, f"{line} is not among the metrics: {lines}")
+
+
 def run(threads):
     one, two, three = veth("one"), veth("two"), veth("three")
     commands = FOLDER / "commands.txt"
@@ -112,18 +123,18 @@ def run(threads):
             one.send(packet(n))
         check(got(two, 20) == list(range(20)), "packets in their order")
         ok("commands are carried out before the first packet")
-        lines = urllib.request.urlopen(metrics, timeout=PATIENCE).read().decode().splitlines()
-        for line in (
+        scraped(
+            metrics,
             'p4_port_received_packets_total{port="1",interface="one"} 20',
             'p4_port_sent_bytes_total{port="2",interface="two"} 1200',
             'p4_port_lost_packets_total{port="2",interface="two"} 0',
             'p4_port_up{port="2"} 1',
+            'p4_port_waiting_packets{port="2"} 0',
             'p4_dropped_packets_total{cause="ingress"} 0',
             'p4_table_entries{table="In.l2"} 1',
             'p4_table_size{table="In.l2"} 16',
             "# EOF",
-        ):
-            check(line in lines, f"{line} is not among the metrics: {lines}")
+        )
         ok("metrics count packets and entries")
 
         shown = thrift.call("standard:bm_dev_mgr_show_ports")
@@ -153,6 +164,9 @@ def run(threads):
         for n in range(10):
             one.send(packet(130 + n))
         check(got(two, 1) == [130], "the first of ten packets")
+        if threads == 1:
+            waiting = re.findall(r'^p4_port_waiting_packets\{port="2"\} ([0-9])$', scrape(metrics), re.M)
+            check(waiting and waiting[0] != "0", f"of nine packets wait {waiting}")
         thrift.call("simple_switch:set_egress_queue_rate", 2, 0.0)
         check(got(two, 9) == list(range(131, 140)), "packets that waited behind a rate")
         ok("queues have the depth and the rate that are asked for")

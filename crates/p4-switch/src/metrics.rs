@@ -29,6 +29,8 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 struct Figures {
     stats: Stats,
     ports: Vec<(PortInfo, PortStats)>,
+    /// Packets that wait to leave, by port as above.
+    waiting: Vec<u32>,
     /// Frames that were lost behind the program, by port.
     lost: BTreeMap<u16, u64>,
     /// Name, entries, and most entries of each table with a key.
@@ -74,6 +76,7 @@ async fn scrape(State(source): State<Source>) -> Response {
 
 impl Figures {
     fn of(switch: &mut Switch, ports: Vec<PortInfo>, lost: BTreeMap<u16, u64>) -> Figures {
+        let waiting = ports.iter().map(|port| switch.queue_depth(port.number)).collect();
         let ports = ports.into_iter().map(|port| {
             let stats = switch.port_stats(port.number);
             (port, stats)
@@ -82,7 +85,7 @@ impl Figures {
         let sized = tables.map(|(i, table)| {
             (table.name.clone(), switch.table_len(TableId(i as u32)).unwrap_or(0), table.size)
         });
-        Figures { stats: switch.stats(), ports: ports.collect(), lost, tables: sized.collect() }
+        Figures { stats: switch.stats(), ports: ports.collect(), waiting, lost, tables: sized.collect() }
     }
 
     /// Names of causes, and how many packets were lost for each.
@@ -177,6 +180,9 @@ impl Collector for Figures {
         let up = self.ports.iter().zip(&numbers);
         let up = up.map(|((port, _), number)| ([("port", number.as_str())], i64::from(port.is_up)));
         gauges(out, ("p4_port_up", "Whether frames pass the port's interface"), up)?;
+        let waiting = numbers.iter().zip(&self.waiting);
+        let waiting = waiting.map(|(number, packets)| ([("port", number.as_str())], i64::from(*packets)));
+        gauges(out, ("p4_port_waiting_packets", "Packets that wait to leave by the port"), waiting)?;
         let drops = self.drops();
         let drops = drops.iter().map(|(cause, packets)| ([("cause", *cause)], *packets));
         counters(out, ("p4_dropped_packets", "Packets that were dropped"), drops)?;

@@ -308,6 +308,11 @@ impl Switch {
         }
         self.queue_depths[usize::from(port)] = packets;
     }
+
+    /// The packets that wait to leave by a port, as was [said](Self::set_queue_depth) last.
+    pub fn queue_depth(&self, port: u16) -> u32 {
+        self.queue_depths.get(usize::from(port)).copied().unwrap_or(0)
+    }
 }
 
 impl std::fmt::Debug for Switch {
