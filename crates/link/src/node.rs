@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use zsr_wire::{Frame, FramePool};
 
-/// A node that a [`PortLoop`](crate::PortLoop) drives. It does no I/O and reads no clock; no call blocks, except [`wakes_up`](Node::wakes_up).
+/// A node that a [`PortLoop`](crate::PortLoop) drives. It does no I/O and reads no clock; no call blocks, except those about sleep.
 pub trait Node {
     /// Takes a frame that arrived at `port`. What leaves because of it is added to `out`, each with the port that it
     /// leaves by.

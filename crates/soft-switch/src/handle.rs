@@ -1,15 +1,15 @@
 //! The way from other threads to the thread that owns a [`Switch`], and back.
 //!
 //! - The owner runs: calls wait in a queue until it takes them. It reads one atomic when nobody calls.
-//! - The owner sleeps: it has [lent](ControlQueue::lend) the switch, and callers use it in their own threads. Two
-//!   threads would have to be woken otherwise, for each call.
+//! - The owner sleeps: it has [lent](ControlQueue::lend) the switch, and callers that block use it in their own threads.
+//!   Two threads would have to be woken otherwise, for each call.
 //!
 //! Notifications are dropped (and counted) when their receiver lags.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, TryLockError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -40,20 +40,20 @@ struct Lent {
 }
 
 impl Shared {
-    /// Runs `f` here and now, if the owner sleeps and nobody else is at it; gives it back otherwise.
+    /// Runs `f` here and now, if the owner sleeps with nothing to do, and nobody else is at it; gives it back otherwise.
     fn run_lent<R, F: FnOnce(&mut Switch) -> R>(&self, f: F) -> Result<R, F> {
-        let mut lent = match self.lent.try_lock() {
-            Ok(lent) => lent,
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return Err(f),
-        };
-        // What was called before comes first.
-        let Some(Lent { driven, start, due }) =
-            lent.as_mut().filter(|_| self.pending.load(Ordering::Acquire) == 0)
-        else {
+        // One that is taken or poisoned is the owner's to see to.
+        let Ok(mut lent) = self.lent.try_lock() else { return Err(f) };
+        let Some(Lent { driven, start, due }) = &mut *lent else { return Err(f) };
+        let now_ns = start.elapsed().as_nanos() as u64;
+        // What was called before comes first, and so do packets that wait.
+        if self.pending.load(Ordering::Acquire) > 0 || due.is_some_and(|due| due <= now_ns) {
             return Err(f);
-        };
-        driven.switch.advance(start.elapsed().as_nanos() as u64);
+        }
+        driven.switch.advance(now_ns);
+        let wakes = WakeIfPanicking(self);
         let result = f(&mut driven.switch);
+        drop(wakes);
         let now_due = driven.next_due();
         if now_due.is_some_and(|at| due.is_none_or(|due| at < due)) {
             *due = now_due;
@@ -61,6 +61,17 @@ impl Shared {
             (self.wake)();
         }
         Ok(result)
+    }
+}
+
+/// Wakes the owner when a call panics, so that the switch ends at once.
+struct WakeIfPanicking<'a>(&'a Shared);
+
+impl Drop for WakeIfPanicking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0.wake)();
+        }
     }
 }
 
@@ -122,7 +133,13 @@ impl ControlQueue {
     /// # Panics
     /// A call has panicked, and the switch may be half changed.
     pub(crate) fn take_back(&self) -> Option<Box<Driven>> {
-        self.shared.lent.lock().expect("no call panics").take().map(|lent| lent.driven)
+        match self.shared.lent.lock() {
+            Ok(mut lent) => lent.take().map(|lent| lent.driven),
+            Err(poisoned) => {
+                drop(poisoned.into_inner().take());
+                panic!("a call to the switch has panicked");
+            }
+        }
     }
 }
 
@@ -165,10 +182,6 @@ impl<R> Drop for Answer<R> {
 pub struct CallFuture<R>(Arc<Slot<R>>);
 
 impl<R> CallFuture<R> {
-    fn new(state: SlotState<R>) -> Self {
-        CallFuture(Arc::new(Slot { state: Mutex::new(state), ready: Condvar::new() }))
-    }
-
     /// Blocks until the answer is there. Not for async code, nor for the thread that owns the switch.
     pub fn wait(self) -> Result<R, SwitchStopped> {
         let mut state = self.0.state.lock().unwrap_or_else(|e| e.into_inner());
@@ -200,18 +213,13 @@ impl<R> Future for CallFuture<R> {
 }
 
 impl SwitchHandle {
-    /// Runs `f` between two packets: in the owner's thread, or in this one if the owner sleeps. The result comes through the
-    /// returned future; dropping that does not cancel the call. Calls of one handle run in their order. `f` must not wait for
-    /// what the caller holds.
+    /// Has the owner run `f`, between two packets. The result comes through the returned future; dropping that
+    /// does not cancel the call. Calls of one handle run in their order.
     pub fn call<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Switch) -> R + Send + 'static,
     ) -> CallFuture<R> {
-        let f = match self.shared.run_lent(f) {
-            Ok(result) => return CallFuture::new(SlotState::Done(result)),
-            Err(f) => f,
-        };
-        let CallFuture(slot) = CallFuture::new(SlotState::Waiting(None));
+        let slot = Arc::new(Slot { state: Mutex::new(SlotState::Waiting(None)), ready: Condvar::new() });
         let answer = Answer(slot.clone());
         let command: Command = Box::new(move |switch| {
             let r = f(switch);
@@ -225,11 +233,18 @@ impl SwitchHandle {
         CallFuture(slot)
     }
 
-    /// [`call`](Self::call), blocking until the owner has answered. Must not be called from the owner's thread.
+    /// [`call`](Self::call), blocking until it is carried out: by the owner, or in this thread while the owner sleeps. So
+    /// `f` must not wait for what the caller holds. Must not be called from the owner's thread.
+    ///
+    /// # Panics
+    /// `f` panics in this thread. The switch ends then, as it does when `f` panics in the owner's.
     pub fn call_blocking<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Switch) -> R + Send + 'static,
     ) -> Result<R, SwitchStopped> {
-        self.call(f).wait()
+        match self.shared.run_lent(f) {
+            Ok(result) => Ok(result),
+            Err(f) => self.call(f).wait(),
+        }
     }
 }
