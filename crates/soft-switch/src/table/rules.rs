@@ -1,6 +1,9 @@
 //! Rules by priority: a scan of few, a hash for each mask of many.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
 
 use super::flat::FlatMap;
 use super::key::{KeyPlan, Rule};
@@ -43,7 +46,9 @@ pub(crate) struct Rules {
     /// Ranges are always scanned.
     ranges: bool,
     stored: Vec<Option<Stored>>,
-    len: usize,
+    /// The slots, by hash of the rule.
+    index: HashTable<u32>,
+    hasher: RandomState,
     order: u64,
     /// Slots of the rules that are scanned, best first, and the value and mask words of each.
     scanned: Vec<u32>,
@@ -58,7 +63,8 @@ impl Rules {
             words,
             ranges,
             stored: Vec::new(),
-            len: 0,
+            index: HashTable::new(),
+            hasher: RandomState::new(),
             order: 0,
             scanned: Vec::new(),
             flat: Vec::new(),
@@ -115,24 +121,13 @@ impl Rules {
     }
 
     fn is_grouped(&self) -> bool {
-        !self.ranges && self.len > SCAN_LIMIT
+        !self.ranges && self.index.len() > SCAN_LIMIT
     }
 
     /// The slot of the entry with this very rule.
     pub(crate) fn slot(&self, rule: &Rule) -> Option<u32> {
-        if !self.is_grouped() {
-            return self.scanned.iter().copied().find(|slot| self.at(*slot).is_some_and(|s| s.rule == *rule));
-        }
-        let group = self.groups.iter().find(|g| g.mask == rule.mask)?;
-        let mut next = group.map.get(&rule.value);
-        while next != 0 {
-            let stored = self.at(next - 1)?;
-            if stored.rule.priority == rule.priority {
-                return Some(next - 1);
-            }
-            next = stored.next;
-        }
-        None
+        let same = |slot: &u32| self.at(*slot).is_some_and(|s| s.rule == *rule);
+        self.index.find(self.hasher.hash_one(rule), same).copied()
     }
 
     /// Adds the rule of the entry in `slot`; there is none like it.
@@ -141,8 +136,11 @@ impl Rules {
         if self.stored.len() <= slot as usize {
             self.stored.resize(slot as usize + 1, None);
         }
+        let hash = self.hasher.hash_one(&rule);
         self.stored[slot as usize] = Some(Stored { rule, order: self.order, next: 0 });
-        self.len += 1;
+        let Rules { stored, index, hasher, .. } = self;
+        let hash_of = |slot: &u32| stored[*slot as usize].as_ref().map_or(0, |s| hasher.hash_one(&s.rule));
+        index.insert_unique(hash, slot, hash_of);
         if !self.is_grouped() {
             self.scan(slot);
             return;
@@ -160,10 +158,10 @@ impl Rules {
         if was_grouped {
             self.ungroup(slot);
         }
-        if self.stored.get_mut(slot as usize).and_then(Option::take).is_none() {
-            return;
+        let Some(old) = self.stored.get_mut(slot as usize).and_then(Option::take) else { return };
+        if let Ok(place) = self.index.find_entry(self.hasher.hash_one(&old.rule), |s| *s == slot) {
+            place.remove();
         }
-        self.len -= 1;
         if !was_grouped {
             let Some(at) = self.scanned.iter().position(|s| *s == slot) else { return };
             self.scanned.remove(at);
@@ -279,15 +277,18 @@ mod tests {
     use crate::table::key::Bounds;
     use proptest::prelude::*;
 
-    /// Two fields of 4 bits in one word; the second may be a range.
-    fn plan() -> KeyPlan {
+    /// A field of 64 bits for each word but the last, and there two of 4 bits; the second may be a range.
+    fn plan(words: usize) -> KeyPlan {
         let mut plan = KeyPlan::default();
-        for slot in 0..2 {
-            plan.push(KeyInfo { name: String::new(), width: 4, kind: MatchKind::Ternary }, slot, None);
+        let widths = std::iter::repeat_n(64, words - 1).chain([4, 4]);
+        for (slot, width) in widths.enumerate() {
+            let info = KeyInfo { name: String::new(), width, kind: MatchKind::Ternary };
+            plan.push(info, slot as u16, None);
         }
         plan
     }
 
+    /// A rule of one word.
     fn rule() -> impl Strategy<Value = Rule> {
         let masks = prop::sample::select(vec![0u64, 0x0f, 0xf0, 0x3c, 0xff]);
         (masks, 0u64..256, 1i64..5).prop_map(|(mask, value, priority)| Rule {
@@ -298,46 +299,82 @@ mod tests {
         })
     }
 
+    /// What a list of the rules, in the order in which they came, says of a key.
+    fn listed(list: &[(Rule, u32)], plan: &KeyPlan, key: &[u64]) -> u32 {
+        let is_in = |r: &Rule| {
+            let words = key.iter().zip(&r.mask).zip(&r.value);
+            words.fold(true, |all, ((k, m), v)| all && k & m == *v) && plan.within(key, &r.bounds)
+        };
+        let best = list.iter().filter(|(r, _)| is_in(r)).rev().max_by_key(|(r, _)| r.priority);
+        best.map_or(0, |(_, slot)| slot + 1)
+    }
+
+    /// Rules come and go until none is left; after each change all keys find what a list of them says.
+    fn compare<const WORDS: usize>(
+        ops: Vec<(Rule, u64, u64, Option<prop::sample::Index>)>,
+        ranges: bool,
+    ) -> Result<(), TestCaseError> {
+        let plan = plan(WORDS);
+        let mut rules = Rules::new(WORDS, ranges);
+        let mut list: Vec<(Rule, u32)> = Vec::new();
+        let mut free: Vec<u32> = (0..ops.len() as u32).rev().collect();
+        let wide = |last: u64| {
+            let mut key = [last % 3; WORDS];
+            key[WORDS - 1] = last;
+            key
+        };
+        let all_agree = |rules: &Rules, list: &[(Rule, u32)]| {
+            for key in (0..256).map(wide) {
+                prop_assert_eq!(rules.find(&plan, &key), listed(list, &plan, &key), "key {:?}", key);
+            }
+            Ok(())
+        };
+        for (mut rule, a, b, removal) in ops {
+            if ranges {
+                let (low, high) = ([a.min(b)].into(), [a.max(b)].into());
+                rule.mask[0] &= 0x0f;
+                rule.value[0] &= 0x0f;
+                rule.bounds = [Bounds { first: WORDS, low, high }].into();
+            }
+            // Words before the last count where `a` is odd.
+            let before = vec![if a % 2 == 1 { u64::MAX } else { 0 }; WORDS - 1];
+            rule.value = before.iter().map(|mask| (b % 3) & mask).chain(rule.value).collect();
+            rule.mask = before.into_iter().chain(rule.mask).collect();
+            let there = list.iter().find(|(other, _)| *other == rule).map(|(_, slot)| *slot);
+            prop_assert_eq!(rules.slot(&rule), there);
+            if there.is_none() {
+                let slot = free.pop().expect("enough");
+                rules.insert(rule.clone(), slot);
+                list.push((rule, slot));
+            }
+            if let Some(removal) = removal {
+                let (rule, slot) = list.remove(removal.index(list.len()));
+                prop_assert_eq!(rules.slot(&rule), Some(slot));
+                rules.remove(slot);
+                free.push(slot);
+            }
+            all_agree(&rules, &list)?;
+        }
+        while let Some((rule, slot)) = list.pop() {
+            rules.remove(slot);
+            prop_assert_eq!(rules.slot(&rule), None);
+            all_agree(&rules, &list)?;
+        }
+        Ok(())
+    }
+
     proptest! {
-        /// Rules come and go; after each change all keys find what a list of them says.
         #[test]
         fn finds_what_a_list_finds(
-            ops in prop::collection::vec((rule(), 0u64..16, 0u64..16), 1..60),
-            removals in prop::collection::vec(any::<prop::sample::Index>(), 60),
+            ops in prop::collection::vec(
+                (rule(), 0u64..16, 0u64..16, prop::option::weighted(0.3, any::<prop::sample::Index>())),
+                1..60,
+            ),
             ranges: bool,
         ) {
-            let plan = plan();
-            let mut rules = Rules::new(1, ranges);
-            // In the order in which they came.
-            let mut list: Vec<(Rule, u32)> = Vec::new();
-            let mut free: Vec<u32> = (0..60).rev().collect();
-            for ((mut rule, a, b), removal) in ops.into_iter().zip(removals) {
-                if ranges {
-                    let (low, high) = ([a.min(b)].into(), [a.max(b)].into());
-                    rule.mask[0] &= 0x0f;
-                    rule.value[0] &= 0x0f;
-                    rule.bounds = [Bounds { first: 1, low, high }].into();
-                }
-                let there = list.iter().find(|(other, _)| *other == rule).map(|(_, slot)| *slot);
-                prop_assert_eq!(rules.slot(&rule), there);
-                if there.is_none() {
-                    let slot = free.pop().expect("enough");
-                    rules.insert(rule.clone(), slot);
-                    list.push((rule, slot));
-                }
-                // More come than go, so that both ways of finding are passed.
-                if removal.index(3) == 0 {
-                    let (rule, slot) = list.remove(removal.index(list.len()));
-                    prop_assert_eq!(rules.slot(&rule), Some(slot));
-                    rules.remove(slot);
-                    free.push(slot);
-                }
-                for key in 0..256 {
-                    let matching = list.iter().filter(|(r, _)| key & r.mask[0] == r.value[0] && plan.within(&[key], &r.bounds));
-                    let best = matching.rev().max_by_key(|(r, _)| r.priority);
-                    prop_assert_eq!(rules.find(&plan, &[key]), best.map_or(0, |(_, slot)| slot + 1), "key {}", key);
-                }
-            }
+            compare::<1>(ops.clone(), ranges)?;
+            compare::<2>(ops.clone(), ranges)?;
+            compare::<4>(ops, ranges)?;
         }
     }
 }
