@@ -179,9 +179,8 @@ impl Switch {
         let compiled = self.compile_action(t, &entry.action, true)?;
         canonical_entry(&mut entry);
         let now = self.core.now_ns;
-        let image = self.program.image.clone();
         let table = &mut self.core.tables[t.index()];
-        let slot = table.take_slot(&image.tables[t.index()]);
+        let slot = table.take_slot(&self.program.image.tables[t.index()]);
         let i = slot as usize;
         table.order += 1;
         table.hot[i + 1] = compiled.hot;
@@ -252,12 +251,11 @@ impl Switch {
     }
 
     fn remove(&mut self, t: TableId, i: usize) {
-        let image = self.program.image.clone();
         let table = &mut self.core.tables[t.index()];
         let Some(cold) = table.cold[i].take() else { return };
         let entry = cold.entry.unpacked();
         // It was one when the entry came.
-        if let Ok(rule) = image.tables[t.index()].key.rule(&entry.key, entry.priority) {
+        if let Ok(rule) = self.program.image.tables[t.index()].key.rule(&entry.key, entry.priority) {
             table.lookup.remove(&rule, i as u32);
         }
         table.free.push(i as u32);
