@@ -6,7 +6,7 @@ namespace zsr {
 namespace gpu {
 
 constexpr u32 segment_magic = 0x4745535a;  // "ZSEG"
-constexpr u32 segment_version = 1, segment_checksum = 1 << 8, segment_tuples = 2 << 8;
+constexpr u32 segment_version = 1, segment_checksum = 1 << 8, segment_tuples = 2 << 8, segment_stamp = 4 << 8;
 constexpr u32 segment_header = 32;
 
 // ---- CRC-32 (IEEE) of a group: each thread takes a part, and parts are joined by what CRCs are, polynomials modulo another -----
@@ -168,10 +168,12 @@ template <class Group> ZSR_GPU status read_segment(const Group &g, const u8 *ite
         w[i + 1] = static_cast<u32>(two >> 32);
     }
     u32 flags = w[1] & ~0xffu, count = w[3], used = w[6];
-    if (w[0] != segment_magic || (w[1] & 0xff) != segment_version || flags & ~(segment_checksum | segment_tuples)) return status::damaged;
+    u32 known = segment_checksum | segment_tuples | segment_stamp;
+    if (w[0] != segment_magic || (w[1] & 0xff) != segment_version || flags & ~known) return status::damaged;
+    if ((flags & segment_checksum) && (flags & segment_stamp)) return status::damaged;
     if (!(flags & segment_tuples) || used > bytes - segment_header) return status::damaged;
     if (count == 0 ? used != 0 : used == 0 || used % count != 0) return status::damaged;
-    if (w[7] != (flags & segment_checksum ? segment_crc(g, item, used) : 0)) return status::damaged;
+    if (!(flags & segment_stamp) && w[7] != (flags & segment_checksum ? segment_crc(g, item, used) : 0)) return status::damaged;
     s.tuples = item + segment_header;
     s.count = count;
     s.tuple = count == 0 ? 0 : used / count;

@@ -532,6 +532,11 @@ impl View<'_> {
         self.bytes().chunks_exact(self.consumer.item as usize)
     }
 
+    /// The ring whose items these are.
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.consumer.side.ring
+    }
+
     /// Pops the first `items` items (all, if there are fewer); the view goes on with the others.
     pub fn advance(&mut self, items: usize) {
         let bytes = items.saturating_mul(self.consumer.item as usize).min(self.bytes as usize) as u32;

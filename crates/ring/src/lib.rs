@@ -37,6 +37,7 @@ mod consumer;
 pub mod doorbell;
 mod error;
 mod held;
+pub mod latency;
 #[cfg(not(feature = "loom"))]
 pub mod layout;
 pub mod memory;

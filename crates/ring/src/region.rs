@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::abi::{self, ByteOrder, ControlWord, Flags, from_raw, to_raw};
 use super::begun::Begun;
 use super::consumer::Consumer;
+use super::latency::{self, Latency};
 use super::producer::Producer;
 use super::spec::RingSpec;
 use super::wait::Cancel;
@@ -204,6 +205,7 @@ impl Ring {
         let control = Control::new(&memory);
         let first = ControlWord { counter: spec.align_down(start), flags: Flags::with_epoch(epoch) };
         let raw = to_raw(first, spec.byte_order());
+        latency::clear(&*memory);
         control.source.store(0, Ordering::Relaxed);
         control.head.store(raw, Ordering::Release);
         control.tail.store(raw, Ordering::Release);
@@ -240,6 +242,11 @@ impl Ring {
     /// How far the last program came with the item at its tail.
     pub fn begun(&self) -> &Begun {
         &self.begun
+    }
+
+    /// How long stamped segments took that were popped here. `None`: there were none, or the ring is in a device's memory.
+    pub fn latency(&self) -> Option<Latency> {
+        Latency::at(&*self.memory)
     }
 
     fn check(spec: RingSpec, memory: &dyn Memory) -> Result<(), RingError> {

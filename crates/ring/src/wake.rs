@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::memory::{Memory, Visibility};
+use crate::memory::{self, Memory};
 
 const WAITS_OFFSET: usize = zsr_wire::ring::WAITS as usize;
 const WAKES_OFFSET: usize = zsr_wire::ring::WAKES as usize;
@@ -40,10 +40,8 @@ pub fn tell(memory: &dyn Memory) {
 
 /// A word of the control page, if processors reach it as any memory.
 fn word(memory: &dyn Memory, offset: usize) -> Option<&AtomicU32> {
-    let within = offset + size_of::<AtomicU32>() <= memory.len();
-    let reached = within && memory.visibility() == Visibility::Coherent;
-    // SAFETY: within the memory, which is initialised, aligned and nobody's Rust reference, and aligned to 4 bytes.
-    reached.then(|| unsafe { &*memory.base().as_ptr().wrapping_add(offset).cast::<AtomicU32>() })
+    // SAFETY: an atomic, at a multiple of 4 bytes.
+    unsafe { memory::atomics(memory, offset) }
 }
 
 /// The place where a processing unit sleeps. Whoever has one keeps the ring's memory alive.

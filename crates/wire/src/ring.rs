@@ -24,6 +24,14 @@ pub const CONSUMER_TAIL: u64 = 64;
 pub const WAITS: u64 = 128;
 /// Offset of the word, 4 bytes, by which the NIC says that it wakes the PU. Likewise.
 pub const WAKES: u64 = 132;
+/// Offset of the times that stamped segments took from push to pop: how many took each of [`LATENCY_BUCKETS`] spans, then the sum in
+/// microseconds, each 8 bytes. For programs of the PU's machine; no peer reads or writes them.
+pub const LATENCY: u64 = 256;
+/// Spans of time that are told apart.
+pub const LATENCY_BUCKETS: usize = 25;
+/// Bytes that these counts take.
+pub const LATENCY_LEN: usize = 8 * (LATENCY_BUCKETS + 1);
+const _: () = assert!(LATENCY.is_multiple_of(8) && LATENCY + LATENCY_LEN as u64 <= ITEMS);
 /// Offset of the first item.
 pub const ITEMS: u64 = 4096;
 /// Length of a control word in bytes.

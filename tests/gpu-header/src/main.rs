@@ -209,7 +209,7 @@ fn segments(peer: &str, checksum: bool, seed: u64) -> Result<()> {
         }
         // And back.
         let ring = Ring::over(Role::Loopback, spec, memory.clone(), 0, 1)?;
-        let config = SegmentConfig { producer: 4, checksum, first_sequence: 0 };
+        let config = SegmentConfig { producer: 4, checksum, first_sequence: 0, stamp_every: 2 };
         let mut writer = SegmentWriter::tuples(ring.attach_producer(Cancel::new())?, config, tuple as u32)?;
         for number in 0..500 {
             writer.push(&item(seed, number, tuple))?;

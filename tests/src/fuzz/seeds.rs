@@ -37,7 +37,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             b"",
             b"{\"End\":{\"name\":\"\xc3",
         ]),
-        "segments" => vec![segments()],
+        "segments" => vec![segments(true), segments(false)],
         "rings" => rings(),
         "program" => files(&[
             include_bytes!("../../../crates/soft-switch/tests/programs/drops.json"),
@@ -77,10 +77,10 @@ pub fn write_seeds(target: &str) {
     }
 }
 
-fn segments() -> Vec<u8> {
+fn segments(checksum: bool) -> Vec<u8> {
     let spec = RingSpec::new(128, 1024).expect("powers of two");
     let (producer, mut consumer) = Ring::loopback(spec).expect("memory");
-    let config = SegmentConfig { producer: 3, checksum: true, first_sequence: 0 };
+    let config = SegmentConfig { producer: 3, checksum, stamp_every: 1, ..SegmentConfig::default() };
     let mut writer = SegmentWriter::records(producer, config).expect("128 B are enough");
     for n in 0..9 {
         writer.try_push(&[n; 40]).expect("room");

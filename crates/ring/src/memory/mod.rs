@@ -35,6 +35,17 @@ pub enum Visibility {
     },
 }
 
+/// The part of a memory from `offset` on, if it is that long and processors reach it as any other.
+///
+/// # Safety
+/// `T` consists of atomics, and is aligned at `offset` of a page.
+pub(crate) unsafe fn atomics<T>(memory: &dyn Memory, offset: usize) -> Option<&T> {
+    let within = offset + size_of::<T>() <= memory.len();
+    let reached = within && memory.visibility() == Visibility::Coherent;
+    // SAFETY: within the memory, which is initialised, aligned to pages, and nobody's Rust reference but to atomics.
+    reached.then(|| unsafe { &*memory.base().as_ptr().wrapping_add(offset).cast::<T>() })
+}
+
 /// How a NIC is told which memory to register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemoryKey {

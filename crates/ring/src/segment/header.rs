@@ -6,6 +6,7 @@ const MAGIC: [u8; 4] = *b"ZSEG";
 const VERSION: u8 = 1;
 const CHECKSUM: u8 = 1 << 0;
 const TUPLES: u8 = 1 << 1;
+const STAMP: u8 = 1 << 2;
 /// A [layout](crate::layout) stands in place of the records. Only a consumer that has placed it sees it.
 pub(crate) const LAYOUT: u8 = 1 << 7;
 
@@ -24,6 +25,8 @@ pub struct Header {
     pub tuples: bool,
     /// Whether there is a checksum.
     pub checksum: bool,
+    /// When the segment was pushed: the time of day in microseconds, modulo 2³². One with a checksum is written without it.
+    pub stamp: Option<u32>,
 }
 
 /// An item does not hold a sound segment.
@@ -90,7 +93,9 @@ impl Header {
     /// the whole item, records in place; whatever does not fit is a mistake of this crate.
     pub(super) fn write(&self, item: &mut [u8]) {
         let Some((header, payload)) = item.split_first_chunk_mut::<HEADER_LEN>() else { return };
-        let flags = if self.checksum { CHECKSUM } else { 0 } | if self.tuples { TUPLES } else { 0 };
+        let stamp = self.stamp.filter(|_| !self.checksum);
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(self.checksum, CHECKSUM) | flag(self.tuples, TUPLES) | flag(stamp.is_some(), STAMP);
         header[0..4].copy_from_slice(&MAGIC);
         header[4..8].copy_from_slice(&[VERSION, flags, 0, 0]);
         header[8..12].copy_from_slice(&self.producer.to_le_bytes());
@@ -98,8 +103,8 @@ impl Header {
         header[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         header[24..28].copy_from_slice(&self.used.to_le_bytes());
         let used = payload.get(..self.used as usize).unwrap_or_default();
-        let sum = if self.checksum { checksum(&header[..28], used) } else { 0 };
-        header[28..32].copy_from_slice(&sum.to_le_bytes());
+        let last = if self.checksum { checksum(&header[..28], used) } else { stamp.unwrap_or(0) };
+        header[28..32].copy_from_slice(&last.to_le_bytes());
     }
 
     /// Writes the header of an item in which a layout is in place. Bytes and count are those that the NIC makes of it.
@@ -110,7 +115,7 @@ impl Header {
 
     /// Has the header of an item that was popped say that it has no records, so that nothing comes again to whoever attaches next.
     pub(crate) fn write_popped(&self, item: &mut [u8]) {
-        Self { count: 0, used: 0, tuples: true, checksum: false, ..*self }.write(item);
+        Self { count: 0, used: 0, tuples: true, checksum: false, stamp: None, ..*self }.write(item);
     }
 
     /// Has an item that [was popped](Self::write_popped) say that there is a layout behind its header, for the item that comes to its slot.
@@ -128,9 +133,11 @@ impl Header {
         let mut begin = *begin.first_chunk::<HEADER_LEN>()?;
         let [m0, m1, m2, m3, version, flags, r0, r1, ..] = begin;
         let (used, count) = (word(&begin, 24), word(&begin, 12));
-        let is_sound = [m0, m1, m2, m3] == MAGIC && (version, flags, r0, r1) == (VERSION, TUPLES, 0, 0);
+        let is_stamped = flags & STAMP != 0;
+        let is_sound =
+            [m0, m1, m2, m3] == MAGIC && (version, flags & !STAMP, r0, r1) == (VERSION, TUPLES, 0, 0);
         let fits = used as usize <= room && count > 0 && used > 0 && used.is_multiple_of(count);
-        if !is_sound || !fits || word(&begin, 28) != 0 {
+        if !is_sound || !fits || (word(&begin, 28) != 0 && !is_stamped) {
             return None;
         }
         begin[5] |= LAYOUT;
@@ -161,6 +168,7 @@ impl Header {
             used: word(header, 24),
             tuples: header[5] & TUPLES != 0,
             checksum: header[5] & CHECKSUM != 0,
+            stamp: (header[5] & STAMP != 0).then(|| word(header, 28)),
         }
     }
 
@@ -194,15 +202,20 @@ impl Header {
         if version != VERSION {
             return Err(SegmentFault::Version(version));
         }
-        if flags & !(CHECKSUM | TUPLES) != 0 || r0 != 0 || r1 != 0 {
+        let known = CHECKSUM | TUPLES | STAMP;
+        if flags & !known != 0 || flags & (CHECKSUM | STAMP) == CHECKSUM | STAMP || r0 != 0 || r1 != 0 {
             return Err(SegmentFault::Flags(u32::from_le_bytes([flags, r0, r1, 0])));
         }
         let parsed = Self::fields(header);
         let used = parsed.used;
         let records = payload.get(..used as usize).ok_or(SegmentFault::Used { used, room: payload.len() })?;
-        // Without a checksum the field is 0, so that a lost flag does not go unnoticed.
+        // Without a checksum or a stamp the field is 0, so that a lost flag does not go unnoticed.
         let stored = word(header, 28);
-        let computed = if parsed.checksum { checksum(&header[..28], records) } else { 0 };
+        let computed = match (parsed.checksum, parsed.stamp) {
+            (true, _) => checksum(&header[..28], records),
+            (false, Some(_)) => stored,
+            (false, None) => 0,
+        };
         if stored != computed {
             return Err(SegmentFault::Checksum { stored, computed });
         }
@@ -249,7 +262,15 @@ mod tests {
     use proptest::test_runner::RngSeed;
 
     fn header() -> Header {
-        Header { producer: 7, sequence: 1 << 40, count: 2, used: 12, tuples: false, checksum: true }
+        Header {
+            producer: 7,
+            sequence: 1 << 40,
+            count: 2,
+            used: 12,
+            tuples: false,
+            checksum: true,
+            stamp: None,
+        }
     }
 
     fn sound_item() -> Vec<u8> {
@@ -300,8 +321,10 @@ mod tests {
 
         #[test]
         fn headers_round_trip(producer: u32, sequence: u64, size in 1u32..9, count in 0u32..4,
-                              checksum: bool) {
-            let header = Header { producer, sequence, count, used: size * count, tuples: true, checksum };
+                              checksum: bool, stamp: Option<u32>) {
+            let stamp = stamp.filter(|_| !checksum);
+            let header =
+                Header { producer, sequence, count, used: size * count, tuples: true, checksum, stamp };
             let mut item = [0x55; 64];
             header.write(&mut item);
             let (back, records) = Header::parse(&item).expect("sound");

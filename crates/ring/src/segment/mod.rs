@@ -27,13 +27,13 @@
 //! | --- | --- | --- |
 //! | 0 | 4 | magic `ZSEG` |
 //! | 4 | 1 | version: 1 |
-//! | 5 | 1 | flags: bit 0 checksum present, bit 1 tuples of one size |
+//! | 5 | 1 | flags: bit 0 checksum present, bit 1 tuples of one size, bit 2 stamp present |
 //! | 6 | 2 | 0 |
 //! | 8 | 4 | producer id |
 //! | 12 | 4 | count of records |
 //! | 16 | 8 | sequence number: 0, 1, … per producer and ring |
 //! | 24 | 4 | bytes used behind the header |
-//! | 28 | 4 | CRC-32 (IEEE) of bytes 0 to 27 and of the bytes used; 0 if there is none |
+//! | 28 | 4 | CRC-32 (IEEE) of bytes 0 to 27 and of the bytes used; or the [stamp](Header::stamp); or 0 |
 //! | 32 | | records: tuples side by side, or a 4-byte length and the record, without padding |
 
 mod header;

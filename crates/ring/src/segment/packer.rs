@@ -91,6 +91,7 @@ impl SegmentPacker {
             used: (self.item.len() - HEADER_LEN) as u32,
             tuples: self.tuple > 0,
             checksum: self.config.checksum,
+            stamp: self.config.stamp(self.sequence),
         };
         header.write(&mut self.item);
         made(&header, &self.item);
@@ -117,7 +118,7 @@ mod tests {
         fn what_is_packed_is_what_a_writer_writes(
             lengths in prop::collection::vec(0usize..40, 0..40), tuple in prop::option::of(1u32..34), checksum: bool,
         ) {
-            let config = SegmentConfig { producer: 3, checksum, first_sequence: 7 };
+            let config = SegmentConfig { producer: 3, checksum, first_sequence: 7, stamp_every: 0 };
             let (tx, mut rx) = Ring::loopback(RingSpec::new(ITEM.into(), 4096).expect("a ring")).expect("memory");
             let made = match tuple {
                 Some(tuple) => (SegmentWriter::tuples(tx, config, tuple), SegmentPacker::tuples(ITEM, config, tuple)),

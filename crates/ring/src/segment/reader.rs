@@ -2,6 +2,7 @@
 
 use super::LENGTH_LEN;
 use super::header::{Header, SegmentFault};
+use crate::latency;
 use crate::{Consumer, PopError, View};
 
 /// No segment.
@@ -48,9 +49,20 @@ struct Place {
     next: Vec<(u32, u64)>,
     /// Records of the next segment that were read before.
     begun: u32,
+    /// The next segment came before, and was kept.
+    again: bool,
 }
 
 impl Place {
+    /// Counts the time of a segment that comes for the first time, if it has a stamp.
+    #[inline]
+    fn count_time(&mut self, view: &View<'_>, header: &Header) {
+        let again = std::mem::take(&mut self.again);
+        if let (Some(stamp), false) = (header.stamp, again) {
+            latency::count(&**view.ring().memory(), stamp, latency::now());
+        }
+    }
+
     /// Notes a segment.
     ///
     /// # Errors
@@ -85,7 +97,8 @@ impl SegmentReader {
 
     /// As [`new`](Self::new), but each of the producers must begin with the number given.
     pub fn expecting(consumer: Consumer, producers: impl IntoIterator<Item = (u32, u64)>) -> Self {
-        let place = Place { next: producers.into_iter().collect(), begun: consumer.begun() };
+        let begun = consumer.begun();
+        let place = Place { next: producers.into_iter().collect(), begun, again: begun > 0 };
         Self { consumer, place, has_gaps: false }
     }
 
@@ -115,7 +128,7 @@ impl SegmentReader {
             Ok((header, _)) => header,
             Err(fault) => {
                 // Dropping the view pops the item.
-                place.begun = 0;
+                (place.begun, place.again) = (0, false);
                 return Err(fault.into());
             }
         };
@@ -123,6 +136,7 @@ impl SegmentReader {
             view.keep();
             return Err(gap);
         }
+        place.count_time(&view, &header);
         let begun = std::mem::take(&mut place.begun);
         Ok(Segment { header, view, place, begun })
     }
@@ -159,6 +173,7 @@ impl SegmentReader {
             view.keep();
             return Err(gap);
         }
+        self.place.count_time(&view, &header);
         self.place.begun = 0;
         view.hold_as(|item| header.write_popped(item));
         Ok(Some(header))
@@ -250,6 +265,7 @@ impl Segment<'_> {
     pub fn keep(self, done: u32) {
         self.view.keep();
         self.place.begun = self.begun.saturating_add(done);
+        self.place.again = true;
         if let Some((_, next)) = self.place.next.first_mut() {
             *next = self.header.sequence;
         }

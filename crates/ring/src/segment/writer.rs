@@ -16,6 +16,21 @@ pub struct SegmentConfig {
     pub checksum: bool,
     /// Number of the first segment.
     pub first_sequence: u64,
+    /// On average one segment in this many carries the [time when it was pushed](crate::latency), unless they carry checksums; 0: none.
+    pub stamp_every: u32,
+}
+
+impl SegmentConfig {
+    /// The stamp of the segment with this number, if it carries one.
+    #[inline]
+    pub(super) fn stamp(&self, sequence: u64) -> Option<u32> {
+        if self.stamp_every == 0 || self.checksum {
+            return None;
+        }
+        // Regular numbers could be the first ones of batches, or all go to the same consumer.
+        let mixed = sequence.wrapping_add(self.producer.into()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed.is_multiple_of(self.stamp_every.into()).then(crate::latency::now)
+    }
 }
 
 /// A ring cannot carry segments as asked.
@@ -279,6 +294,7 @@ impl SegmentWriter {
             used: self.used as u32,
             tuples: self.tuple > 0,
             checksum: self.config.checksum,
+            stamp: self.config.stamp(self.sequence),
         };
         let mut slot = self.producer.reserve(1)?;
         header.write(slot.bytes());
@@ -307,7 +323,9 @@ impl SegmentWriter {
         let mut slot = self.producer.reserve(1)?;
         let Encoded { count, used } = encode(layout, regions, first, slot.bytes())?;
         let (producer, sequence) = (self.config.producer, self.sequence);
-        Header { producer, sequence, count, used, tuples: true, checksum: false }.write_laid(slot.bytes());
+        let stamp = self.config.stamp(sequence);
+        Header { producer, sequence, count, used, tuples: true, checksum: false, stamp }
+            .write_laid(slot.bytes());
         slot.publish(1);
         self.sequence = self.sequence.wrapping_add(1);
         self.records += u64::from(count);

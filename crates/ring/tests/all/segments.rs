@@ -26,7 +26,7 @@ proptest! {
         checksum: bool,
     ) {
         let (tx, rx) = ring(128, 256);
-        let config = SegmentConfig { producer: 3, checksum, first_sequence: u64::MAX - 2 };
+        let config = SegmentConfig { producer: 3, checksum, first_sequence: u64::MAX - 2, ..SegmentConfig::default() };
         let mut writer = SegmentWriter::records(tx, config).expect("128 B are enough");
         let mut reader = SegmentReader::expecting(rx, [(3, u64::MAX - 2)]);
         prop_assert_eq!(writer.max_record(), 92);
@@ -208,7 +208,8 @@ fn numbered(segments: &[(u32, u64)]) -> SegmentReader {
     let (mut tx, rx) = ring(64, 1024);
     for &(producer, sequence) in segments {
         let (side, mut copies) = ring(64, 64);
-        let config = SegmentConfig { producer, first_sequence: sequence, checksum: false };
+        let config =
+            SegmentConfig { producer, first_sequence: sequence, checksum: false, ..SegmentConfig::default() };
         let mut writer = SegmentWriter::records(side, config).expect("64 B are enough");
         writer.push(b"x").expect("room");
         writer.flush().expect("room");
@@ -266,6 +267,47 @@ fn a_segment_that_was_begun_goes_on_at_whoever_comes_next() {
     let mut rest = Vec::new();
     while read(&mut second, &mut rest) {}
     assert_eq!(rest, [[3], [4], [5]]);
+}
+
+#[test]
+fn stamped_segments_are_timed_once_each() {
+    let (tx, rx) = ring(64, 1024);
+    let ring = rx.ring().clone();
+    let stamping = SegmentConfig { stamp_every: 1, ..SegmentConfig::default() };
+    let mut writer = SegmentWriter::records(tx, stamping).expect("64 B are enough");
+    for n in 0..8u8 {
+        writer.push(&[n]).expect("room");
+        writer.flush().expect("room");
+    }
+    let mut reader = SegmentReader::new(rx);
+    assert_eq!(ring.latency(), None, "nothing was popped");
+    reader.next_segment().expect("there").keep(0);
+    let timed = |ring: &Ring| ring.latency().map_or(0, |latency| latency.buckets.iter().sum::<u64>());
+    assert_eq!(timed(&ring), 1);
+    for number in 1..9 {
+        reader.next_segment().expect("there");
+        assert_eq!(timed(&ring), number);
+    }
+    drop((reader, writer));
+    assert_eq!(timed(&ring), 8, "it stays for who looks later");
+}
+
+#[test]
+fn one_segment_in_so_many_is_stamped_and_none_that_has_a_checksum() {
+    for (checksum, expected) in [(false, 80..120), (true, 0..1)] {
+        let (tx, rx) = ring(64, 1024);
+        let stamping = SegmentConfig { stamp_every: 10, checksum, ..SegmentConfig::default() };
+        let mut writer = SegmentWriter::records(tx, stamping).expect("64 B are enough");
+        let mut reader = SegmentReader::new(rx);
+        let mut stamped = 0;
+        for n in 0..1000u32 {
+            writer.push(&n.to_le_bytes()).expect("room");
+            writer.flush().expect("room");
+            let segment = reader.next_segment().expect("there");
+            stamped += u32::from(segment.header().stamp.is_some());
+        }
+        assert!(expected.contains(&stamped), "{stamped} of 1000");
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Filled {
 
     /// An item of these records, as a producer makes it.
     fn item(&mut self, records: &[Vec<u8>], tuple: Option<u32>, checksum: bool) -> Vec<u8> {
-        let config = SegmentConfig { producer: 3, checksum, first_sequence: self.sequence };
+        let config = SegmentConfig { producer: 3, checksum, first_sequence: self.sequence, stamp_every: 2 };
         let packer = match tuple {
             Some(tuple) => SegmentPacker::tuples(ITEM as u32, config, tuple),
             None => SegmentPacker::records(ITEM as u32, config),
