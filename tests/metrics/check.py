@@ -72,10 +72,14 @@ def main(work):
 
         try:
             until("Prometheus scrapes", lambda: [r for r in ask("up") if r["value"][1] == "1"])
-            pushed = subprocess.run([system.zsr, "produce", "f"], env=system.env, input="a line\n" * 5000, text=True, capture_output=True, timeout=PATIENCE)
+            stamping = system.env | {"ZSR_STAMP_EVERY": "1"}
+            pushed = subprocess.run([system.zsr, "produce", "f"], env=stamping, input="a line\n" * 5000, text=True, capture_output=True, timeout=PATIENCE)
             if pushed.returncode != 0:
                 raise Failed(pushed.stderr)
             until("what was delivered", lambda: [r for r in ask('zsr_flow_delivered_bytes_total{flow="f"}') if float(r["value"][1]) >= 35_000])
+            popped = system.run("consume", "f").count("\n")
+            if popped != 5000:
+                raise Failed(f"{popped} lines were popped of 5000")
             if ask('zsr_flow_state{flow="g",state="running"}')[0]["value"][1] != "1":
                 raise Failed("flow g does not run")
             # Each query of the dashboard for Grafana finds something.

@@ -147,6 +147,11 @@ pub enum ProgramError {
         /// Why not, and what to do.
         why: &'static str,
     },
+    /// The environment says nonsense of [stamps](crate::Options::stamp_every).
+    #[error(
+        "ZSR_STAMP_EVERY is `{0}`: expected a number such as 64, which stamps one item in 64, or 0 for none"
+    )]
+    Stamps(String),
     /// The flow has failed, as its consumer learns.
     #[error("flow `{flow}` has failed: {reason}")]
     Failed {
@@ -265,6 +270,7 @@ impl ProgramError {
             | ProgramError::Layout(_)
             | ProgramError::NotPlaced { .. }
             | ProgramError::NoLayouts { .. }
+            | ProgramError::Stamps(_)
             | ProgramError::Push(SegmentPushError::Layout(_)) => ErrorKind::Misuse,
             error if error.is_cancelled() => ErrorKind::Cancelled,
             ProgramError::Push(

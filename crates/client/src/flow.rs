@@ -21,9 +21,32 @@ pub struct Options {
     /// Memory that [layouts](crate::layouts) of a producer or a [`LayoutConsumer`](crate::layouts::LayoutConsumer) name, at most 16 regions.
     /// Its rings have to be in memory of the kind `layouts`.
     pub registered: Vec<Registered>,
+    /// A producer's: on average one item in this many carries the time when it was pushed, so that the system's metrics say how long items
+    /// take to be popped; 0: none does. `None`: what the environment variable `ZSR_STAMP_EVERY` says, or 0.
+    pub stamp_every: Option<u32>,
     /// Ends blocking calls.
     pub cancel: Cancel,
 }
+
+impl Options {
+    /// [`stamp_every`](Self::stamp_every), or what the environment says.
+    ///
+    /// # Errors
+    /// [`ProgramError::Stamps`].
+    pub(crate) fn stamps(&self) -> Result<u32, ProgramError> {
+        match (self.stamp_every, std::env::var_os(STAMP_EVERY).filter(|said| !said.is_empty())) {
+            (Some(every), _) => Ok(every),
+            (None, None) => Ok(0),
+            (None, Some(said)) => {
+                let every = said.to_str().and_then(|said| said.parse().ok());
+                every.ok_or_else(|| ProgramError::Stamps(said.to_string_lossy().into_owned()))
+            }
+        }
+    }
+}
+
+/// Says of how many items one is to be stamped, where a program does not.
+const STAMP_EVERY: &str = "ZSR_STAMP_EVERY";
 
 /// A flow as a program finds it that is about to attach.
 pub(crate) struct Found {

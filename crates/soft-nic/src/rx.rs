@@ -144,11 +144,12 @@ fn deliver(
     if packet.src_ip() != conn.peer_ip {
         return Err(DropReason::WrongPeer);
     }
-    if packet.tos() & 3 == ECN_CE
-        && qp.cnp_last.is_none_or(|t| env.now.saturating_sub(t) >= config.cnp_interval_ns)
-    {
-        qp.cnp_last = Some(env.now);
-        qp.cnp_due = true;
+    if packet.tos() & 3 == ECN_CE {
+        env.stats.marked_packets += 1;
+        if qp.cnp_last.is_none_or(|t| env.now.saturating_sub(t) >= config.cnp_interval_ns) {
+            qp.cnp_last = Some(env.now);
+            qp.cnp_due = true;
+        }
     }
     let (opcode, mtu) = (packet.opcode(), conn.mtu);
     if opcode.is_request() {

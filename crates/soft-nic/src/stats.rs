@@ -106,6 +106,8 @@ pub struct Stats {
     pub kept: u64,
     /// ARP requests answered.
     pub arp_replies: u64,
+    /// Packets of connections that came with the mark of congestion (ECN).
+    pub marked_packets: u64,
     /// Congestion notifications received.
     pub cnps_received: u64,
     /// Times that a queue pair's rate was cut because of them.

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::nic::{NicInfo, QpTarget};
 use zsr_api::agent::{self as proto, ring_event::Kind};
+use zsr_ring::latency::Latency;
 use zsr_ring::memory::{MemoryKind, UnknownMemory};
 use zsr_ring::{ByteOrder, Role};
 
@@ -146,6 +147,10 @@ pub(super) fn ring(info: &RingInfo, nic: &NicInfo) -> proto::Ring {
         bytes: ring.filled_bytes(),
         died: info.died.clone().unwrap_or_default(),
         finished: info.finished,
+        latency: ring
+            .latency()
+            .filter(|_| !producer)
+            .map(|Latency { buckets, sum_us }| proto::Latency { segments: buckets.to_vec(), sum_us }),
     }
 }
 

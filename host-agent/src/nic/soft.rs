@@ -196,6 +196,7 @@ impl NicBackend for SoftNicBackend {
             kept_requests: stats.kept,
             dropped_frames: stats.dropped_total(),
             damaged_frames: damaged.map(|reason| stats.dropped(reason)).iter().sum(),
+            marked_packets: stats.marked_packets,
         })
     }
 

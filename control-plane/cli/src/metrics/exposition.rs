@@ -11,6 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use zsr_api::controller as proto;
+use zsr_ring::latency::{BUCKETS, upper_us};
 
 /// Answers of a controller.
 #[derive(Debug, Default)]
@@ -106,7 +107,8 @@ impl Collector for Snapshot {
         self.of_system(&mut out)?;
         self.of_operations(&mut out)?;
         self.of_flows(&mut out)?;
-        self.of_rings(&mut out)
+        self.of_rings(&mut out)?;
+        self.of_latencies(&mut out)
     }
 }
 
@@ -253,6 +255,7 @@ impl Snapshot {
             ("zsr_nic_received_frames", "Frames that the NIC received", None, |nic| nic.received_frames),
             ("zsr_nic_sent", "Bytes that the NIC sent", bytes(), |nic| nic.sent_bytes),
             ("zsr_nic_sent_frames", "Frames that the NIC sent", None, |nic| nic.sent_frames),
+            ("zsr_nic_marked_packets", "Packets that came with an ECN mark", None, |nic| nic.marked_packets),
             ("zsr_nic_cnps_received", "Congestion notifications received", None, |nic| nic.cnps_received),
             ("zsr_nic_cnps_sent", "Congestion notifications sent", None, |nic| nic.cnps_sent),
             ("zsr_nic_rate_cuts", "Times that the rate of a queue pair was cut", None, |nic| nic.rate_cuts),
@@ -328,6 +331,29 @@ impl Snapshot {
         )
     }
 
+    fn of_latencies(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (name, help) = ("zsr_ring_push_to_pop", "Time of stamped items from push to pop");
+        let mut encoder = out.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for flow in &self.stats.flows {
+            let rings = flow.rings.iter().filter_map(|ring| Some((ring, ring.latency.as_ref()?)));
+            for (ring, proto::Latency { segments, sum_us }) in rings {
+                // A program can write any numbers there.
+                let mut left = u64::MAX;
+                let mut bucket = |(at, &segments): (usize, &u64)| {
+                    let segments = segments.min(left);
+                    left -= segments;
+                    (upper_us(at).map_or(f64::MAX, |us| us as f64 / 1e6), segments)
+                };
+                let all = segments.iter().chain(std::iter::repeat(&0)).take(BUCKETS);
+                let buckets: Vec<_> = all.enumerate().map(&mut bucket).collect();
+                let (sum, count) = (*sum_us as f64 / 1e6, u64::MAX - left);
+                let labels = vec![("flow", flow.name.as_str()), ("ring", &ring.name), ("host", &ring.host)];
+                encoder.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+            }
+        }
+        Ok(())
+    }
+
     fn of_rings(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let rings = |of: fn(&proto::RingStats) -> f64| {
             self.stats.flows.iter().flat_map(move |flow| {
@@ -380,11 +406,14 @@ mod tests {
     use super::*;
 
     fn snapshot() -> Snapshot {
+        let mut taken = [0; BUCKETS];
+        (taken[0], taken[3], taken[BUCKETS - 1]) = (2, 1, 1);
         let ring = proto::RingStats {
             name: "f.h2".into(),
             host: "h2".into(),
             fill: 5,
             size: 64,
+            latency: Some(proto::Latency { segments: taken.to_vec(), sum_us: 20_000_007 }),
             ..Default::default()
         };
         let flow = proto::FlowStats {
@@ -395,7 +424,8 @@ mod tests {
             ..Default::default()
         };
         let drops = vec![proto::Drops { cause: "stale".into(), packets: 7 }];
-        let nic = proto::NicStats { sent_bytes: 1 << 30, cnps_sent: 4, ..Default::default() };
+        let nic =
+            proto::NicStats { sent_bytes: 1 << 30, cnps_sent: 4, marked_packets: 5, ..Default::default() };
         let host = |name: &str, nic| proto::HostStats {
             name: name.into(),
             nic,
@@ -467,6 +497,15 @@ mod tests {
             "zsr_nic_sent_bytes_total{host=\"h2\"} 1073741824",
             "zsr_nic_cnps_sent_total{host=\"h2\"} 4",
             "zsr_nic_cnps_received_total{host=\"h2\"} 0",
+            "zsr_nic_marked_packets_total{host=\"h2\"} 5",
+            "# TYPE zsr_ring_push_to_pop_seconds histogram",
+            "zsr_ring_push_to_pop_seconds_sum{flow=\"f\",ring=\"f.h2\",host=\"h2\"} 20.000007",
+            "zsr_ring_push_to_pop_seconds_count{flow=\"f\",ring=\"f.h2\",host=\"h2\"} 4",
+            "zsr_ring_push_to_pop_seconds_bucket{le=\"0.000001\",flow=\"f\",ring=\"f.h2\",host=\"h2\"} 2",
+            "zsr_ring_push_to_pop_seconds_bucket{le=\"0.000004\",flow=\"f\",ring=\"f.h2\",host=\"h2\"} 2",
+            "zsr_ring_push_to_pop_seconds_bucket{le=\"0.000008\",flow=\"f\",ring=\"f.h2\",host=\"h2\"} 3",
+            "zsr_ring_push_to_pop_seconds_bucket{le=\"8.388608\",flow=\"f\",ring=\"f.h2\",host=\"h2\"} 3",
+            "zsr_ring_push_to_pop_seconds_bucket{le=\"+Inf\",flow=\"f\",ring=\"f.h2\",host=\"h2\"} 4",
             "# TYPE zsr_controller_operation_seconds histogram",
             "zsr_controller_operation_seconds_sum{operation=\"create-flow\"} 12.5",
             "zsr_controller_operation_seconds_count{operation=\"create-flow\"} 9",

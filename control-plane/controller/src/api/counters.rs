@@ -155,11 +155,12 @@ fn nic_stats(nic: agent::NicStats) -> proto::NicStats {
         kept_requests: nic.kept_requests,
         dropped_frames: nic.dropped_frames,
         damaged_frames: nic.damaged_frames,
+        marked_packets: nic.marked_packets,
     }
 }
 
 /// The last known counters of a ring.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     /// Address of the ring that was counted: a ring of the same name may have been made anew.
     ring: Option<RingAddress>,
@@ -170,12 +171,13 @@ struct Known {
 }
 
 /// An agent's words about a ring.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Words {
     bytes: u64,
     fill: u32,
     attached: bool,
     closed: bool,
+    latency: Option<agent::Latency>,
 }
 
 impl Known {
@@ -195,9 +197,8 @@ impl Known {
         }
         if let Some(r) = seen {
             let fill = r.head.wrapping_sub(r.tail);
-            let words =
-                Words { bytes: r.bytes, fill, attached: r.attached, closed: r.head_flags & CLOSED != 0 };
-            self.words = (words, now);
+            let (closed, latency) = (r.head_flags & CLOSED != 0, r.latency.clone());
+            self.words = (Words { bytes: r.bytes, fill, attached: r.attached, closed, latency }, now);
         }
         cells.is_some() && seen.is_some()
     }
@@ -209,7 +210,7 @@ impl Known {
 }
 
 fn ring_stats(flow: &Flow, ring: &Ring, known: &Known, old_ms: u64) -> proto::RingStats {
-    let (cells, words) = (known.cells.0, known.words.0);
+    let (cells, words) = (known.cells.0, &known.words.0);
     let (role, retries) = match ring.ids.is_producer {
         true => (proto::Role::Producer, 0),
         false => (proto::Role::Consumer, cells[5].packets),
@@ -229,6 +230,10 @@ fn ring_stats(flow: &Flow, ring: &Ring, known: &Known, old_ms: u64) -> proto::Ri
         wire_bytes: cells[..4].iter().map(|c| c.bytes).sum(),
         attached: words.attached,
         closed: words.closed,
+        latency: words
+            .latency
+            .clone()
+            .map(|agent::Latency { segments, sum_us }| proto::Latency { segments, sum_us }),
         old_ms,
         ..Default::default()
     }

@@ -149,6 +149,20 @@ pub struct Ring {
     /// Whether its last program has ended the stream (producer), or has read all of it (consumer), and none has come since.
     #[prost(bool, tag = "29")]
     pub finished: bool,
+    /// How long stamped segments took that were popped; consumer rings where there were any.
+    #[prost(message, optional, tag = "30")]
+    pub latency: ::core::option::Option<Latency>,
+}
+/// Times of segments from push to pop.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Latency {
+    /// 25 counts: segments that took at most 1 us, those that took longer and at most 2 us, and so on by powers of two; the last one: those
+    /// that took longer than all before.
+    #[prost(uint64, repeated, tag = "1")]
+    pub segments: ::prost::alloc::vec::Vec<u64>,
+    /// All their times together, microseconds.
+    #[prost(uint64, tag = "2")]
+    pub sum_us: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QueuePair {
@@ -395,6 +409,9 @@ pub struct NicStats {
     pub dropped_frames: u64,
     #[prost(uint64, tag = "12")]
     pub damaged_frames: u64,
+    /// Packets that came with the mark of congestion (ECN).
+    #[prost(uint64, tag = "13")]
+    pub marked_packets: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchEventsRequest {

@@ -545,6 +545,9 @@ pub struct NicStats {
     pub dropped_frames: u64,
     #[prost(uint64, tag = "12")]
     pub damaged_frames: u64,
+    /// Packets that came with the mark of congestion (ECN).
+    #[prost(uint64, tag = "13")]
+    pub marked_packets: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Drops {
@@ -623,6 +626,20 @@ pub struct RingStats {
     /// Its host's NIC has not answered the switch for its flow's dead_after.
     #[prost(bool, tag = "22")]
     pub silent: bool,
+    /// How long stamped segments took that its program popped; consumer rings where there were any.
+    #[prost(message, optional, tag = "23")]
+    pub latency: ::core::option::Option<Latency>,
+}
+/// Times of segments from push to pop.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Latency {
+    /// 25 counts: segments that took at most 1 us, those that took longer and at most 2 us, and so on by powers of two; the last one: those
+    /// that took longer than all before.
+    #[prost(uint64, repeated, tag = "1")]
+    pub segments: ::prost::alloc::vec::Vec<u64>,
+    /// All their times together, microseconds.
+    #[prost(uint64, tag = "2")]
+    pub sum_us: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct BarrierRequest {

@@ -103,6 +103,7 @@ impl FlowProducer {
         flow: &str,
         options: &Options,
     ) -> Result<Self, ProgramError> {
+        let stamp_every = Some(options.stamps()?);
         let session = Session::shared(controller)?;
         let Found { flow: found, schema, record_size } = Found::of(&session, flow, options)?;
         let follower = Follower::start(&session, flow, found.newest_event);
@@ -113,7 +114,7 @@ impl FlowProducer {
             follower,
             flow: flow.to_owned(),
             member: String::new(),
-            options: Options { record_size, ..options.clone() },
+            options: Options { record_size, stamp_every, ..options.clone() },
             schema,
             kind: found.kind(),
             item_size: found.item_size,

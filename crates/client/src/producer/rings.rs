@@ -146,7 +146,8 @@ impl FlowProducer {
             producer.detach();
             return Err(aborted(&ring.name));
         }
-        let config = SegmentConfig { producer: stream_number(ring), ..SegmentConfig::default() };
+        let stamp_every = self.options.stamp_every.unwrap_or(0);
+        let config = SegmentConfig { producer: stream_number(ring), stamp_every, ..SegmentConfig::default() };
         let writer = match self.options.record_size {
             Some(size) => SegmentWriter::tuples(producer, config, size)?,
             None => SegmentWriter::records(producer, config)?,
