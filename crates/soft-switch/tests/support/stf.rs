@@ -218,7 +218,10 @@ impl Runner {
                     let v = v.unwrap_or("0/0");
                     let (value, len) = match v.split_once('/') {
                         Some((v, l)) => (v.to_string(), number(l)? as u32),
-                        None => (v.replace('*', "0"), k.width),
+                        None => {
+                            let mask = ternary(v, k.width)?.1;
+                            (v.replace('*', "0"), mask.iter().map(|byte| byte.count_ones()).sum())
+                        }
                     };
                     MatchField::Lpm { value: ternary(&value, k.width)?.0, prefix_len: len }
                 }
