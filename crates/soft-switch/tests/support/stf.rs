@@ -21,9 +21,11 @@ fn run_with(program: &Program, stf: &str, interpret: bool) -> Result<(), String>
         received: BTreeMap::new(),
         nodes: Vec::new(),
         groups: HashMap::new(),
+        entries: HashMap::new(),
         now: 1_000_000_000,
     };
     for (i, line) in stf.lines().enumerate() {
+        let line = without_quotes(line);
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
             r.line(line).map_err(|e| format!("line {}: {line}: {e}", i + 1))?;
@@ -40,8 +42,30 @@ struct Runner {
     received: BTreeMap<u16, Vec<Vec<u8>>>,
     nodes: Vec<Vec<Replica>>,
     groups: HashMap<u32, Vec<Replica>>,
+    /// Entries that tests have named.
+    entries: HashMap<String, (TableId, Vec<MatchField>, i32)>,
     now: u64,
 }
+
+/// The line with what is in quotes moved to where nothing of it is punctuation.
+fn without_quotes(line: &str) -> String {
+    let mut quoted = false;
+    let moved = |c: char| {
+        quoted ^= c == '"';
+        let out = if quoted { char::from_u32(QUOTED + u32::from(c)) } else { Some(c) };
+        out.filter(|_| c != '"')
+    };
+    line.chars().filter_map(moved).collect()
+}
+
+/// A name that may have been in quotes.
+fn name_of(text: &str) -> String {
+    let back = |c: char| u32::from(c).checked_sub(QUOTED).and_then(char::from_u32).unwrap_or(c);
+    text.chars().map(back).collect()
+}
+
+/// The first of the characters for private use.
+const QUOTED: u32 = 0xe000;
 
 fn number(text: &str) -> Result<u64, String> {
     let parse = |digits: &str, radix| u64::from_str_radix(digits, radix).map_err(|e| format!("{text}: {e}"));
@@ -85,6 +109,7 @@ fn ternary(text: &str, width: u32) -> Result<(Vec<u8>, Vec<u8>), String> {
 }
 
 fn suffix<'a, T>(list: &'a [T], name: &str, of: impl Fn(&T) -> &str) -> Result<(usize, &'a T), String> {
+    let name = &*name_of(name);
     if let Some(i) = list.iter().position(|x| of(x) == name) {
         return Ok((i, &list[i]));
     }
@@ -101,7 +126,7 @@ fn call(text: &str) -> Result<(String, Vec<(String, String)>), String> {
     let args = rest.split_once(')').ok_or("a ) was expected")?.0;
     let arg = |a: &str| -> Result<(String, String), String> {
         let (k, v) = a.split_once(':').ok_or("an argument was expected")?;
-        Ok((k.trim().to_string(), v.trim().to_string()))
+        Ok((name_of(k.trim()), v.trim().to_string()))
     };
     let args: Result<_, String> = args.split(',').filter(|a| !a.trim().is_empty()).map(arg).collect();
     Ok((name.trim().to_string(), args?))
@@ -172,9 +197,34 @@ impl Runner {
                 let index = number(arg(1)?)? as usize;
                 self.switch.register_write(RegisterId(r as u32), index, &value).map_err(err)?;
             }
+            "check_counter" => self.check_counter(rest)?,
             other => return Err(format!("command '{other}' is not known")),
         }
         Ok(())
+    }
+
+    /// `NAME(INDEX) packets == N`; the index is a number, or `$` and the name of an entry that has the counter.
+    fn check_counter(&self, text: &str) -> Result<(), String> {
+        let (name, rest) = text.split_once('(').ok_or("a counter was expected")?;
+        let (index, condition) = rest.split_once(')').ok_or("a ) was expected")?;
+        let value = match index.strip_prefix('$') {
+            Some(entry) => {
+                let (t, key, priority) = self.entries.get(entry).ok_or("no entry has that name")?;
+                self.switch.entry_counter(*t, key, *priority)
+            }
+            None => {
+                let (counter, _) = suffix(&self.switch.info().counters, name, |counter| &counter.name)?;
+                self.switch.counter_read(CounterId(counter as u32), number(index)? as usize)
+            }
+        };
+        let value = value.map_err(|e| e.to_string())?;
+        let (counted, wanted) = match *condition.split_whitespace().collect::<Vec<_>>() {
+            [] => return Ok(()),
+            ["packets", "==", wanted] => (value.packets, number(wanted)?),
+            ["bytes", "==", wanted] => (value.bytes, number(wanted)?),
+            _ => return Err(format!("condition '{condition}' is not known")),
+        };
+        if counted == wanted { Ok(()) } else { Err(format!("it is {counted}")) }
     }
 
     fn action(&self, t: TableId, text: &str) -> Result<ActionCall, String> {
@@ -238,13 +288,11 @@ impl Runner {
         let info_priority = info.has_priority;
         let t = TableId(t as u32);
         let action = EntryAction::Call(self.action(t, &rest[start..])?);
-        let entry = TableEntry {
-            key,
-            priority: if info_priority { priority + 1 } else { 0 },
-            action,
-            idle_timeout_ns: 0,
-            metadata: Vec::new(),
-        };
+        let priority = if info_priority { priority + 1 } else { 0 };
+        if let Some((_, name)) = rest.rsplit_once(" = ") {
+            self.entries.insert(name.trim().to_owned(), (t, key.clone(), priority));
+        }
+        let entry = TableEntry { key, priority, action, idle_timeout_ns: 0, metadata: Vec::new() };
         self.switch.table_insert(t, entry).map_err(|e| e.to_string())
     }
 
@@ -290,7 +338,7 @@ impl Runner {
 /// A key by one of the names that STF gives it.
 fn key_named<'a>(keys: &'a [KeyInfo], name: &str) -> Result<(usize, &'a KeyInfo), String> {
     // Stack indices are written with a dollar sign.
-    let mut plain = name.to_string();
+    let mut plain = name_of(name);
     if let Some(at) = plain.find('$')
         && plain[at + 1..].starts_with(|c: char| c.is_ascii_digit())
     {
