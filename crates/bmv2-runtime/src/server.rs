@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thrift::protocol::{
@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::session::{Session, State};
 use crate::value::Value;
 
-/// Most connections at a time; one more is closed at once.
+/// Most connections at a time. When one more comes, the one whose last call is the oldest is closed.
 const CONNECTIONS: usize = 64;
 /// Most bytes of a string, and most values of a list.
 const LONGEST: usize = 1 << 24;
@@ -42,7 +42,7 @@ pub struct Served {
 /// The system has no thread left.
 pub fn serve(listener: TcpListener, served: Served, state: State) -> io::Result<()> {
     let port = listener.local_addr()?.port();
-    let (state, open) = (Arc::new(Mutex::new(state)), Arc::new(AtomicUsize::new(0)));
+    let (state, open) = (Arc::new(Mutex::new(state)), Arc::new(Open::default()));
     let accept = move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
@@ -50,16 +50,11 @@ pub fn serve(listener: TcpListener, served: Served, state: State) -> io::Result<
                 std::thread::sleep(std::time::Duration::from_millis(50));
                 continue;
             };
-            if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-                open.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
+            let peer = stream.peer_addr();
+            let listed = Listed::new(&open, stream);
             let one = Connection { served: served.clone(), state: state.clone(), port };
-            let counted = Counted(open.clone());
             let thread = std::thread::Builder::new().name("thrift".into()).spawn(move || {
-                let _counted = counted;
-                let peer = stream.peer_addr();
-                if let Err(e) = one.run(stream) {
+                if let Err(e) = one.run(&listed) {
                     tracing::debug!(?peer, "a Thrift connection ends: {e}");
                 }
             });
@@ -71,12 +66,59 @@ pub fn serve(listener: TcpListener, served: Served, state: State) -> io::Result<
     std::thread::Builder::new().name("thrift-accept".into()).spawn(accept).map(drop)
 }
 
-/// A connection that counts for as long as it is open.
-struct Counted(Arc<AtomicUsize>);
+/// The connections of a server.
+#[derive(Default)]
+struct Open {
+    all: Mutex<Vec<Arc<One>>>,
+    /// Calls of all connections.
+    calls: AtomicU64,
+}
 
-impl Drop for Counted {
+struct One {
+    stream: TcpStream,
+    /// How many calls there were when it came or had its last one.
+    last: AtomicU64,
+}
+
+/// A connection among the others for as long as it is open.
+struct Listed {
+    open: Arc<Open>,
+    one: Arc<One>,
+}
+
+impl Listed {
+    /// Takes up a connection, in place of another if there are too many.
+    fn new(open: &Arc<Open>, stream: TcpStream) -> Self {
+        let one = Arc::new(One { stream, last: AtomicU64::new(0) });
+        let listed = Listed { open: open.clone(), one };
+        listed.calls();
+        let mut all = open.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= CONNECTIONS
+            && let Some(at) = (0..all.len()).min_by_key(|&at| all[at].last.load(Ordering::Relaxed))
+        {
+            let oldest = all.swap_remove(at);
+            tracing::info!(
+                "{CONNECTIONS} Thrift connections are open: the one that was quiet for longest is closed"
+            );
+            // Its thread reads the end, and goes.
+            let _ = oldest.stream.shutdown(Shutdown::Both);
+        }
+        all.push(listed.one.clone());
+        drop(all);
+        listed
+    }
+
+    /// Notes a call.
+    fn calls(&self) {
+        let number = self.open.calls.fetch_add(1, Ordering::Relaxed);
+        self.one.last.store(number, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Listed {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = self.open.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| !Arc::ptr_eq(one, &self.one));
     }
 }
 
@@ -87,7 +129,8 @@ struct Connection {
 }
 
 impl Connection {
-    fn run(&self, stream: TcpStream) -> thrift::Result<()> {
+    fn run(&self, listed: &Listed) -> thrift::Result<()> {
+        let stream = listed.one.stream.try_clone()?;
         stream.set_nodelay(true)?;
         let config = TConfiguration::builder()
             .max_string_size(Some(LONGEST))
@@ -105,6 +148,7 @@ impl Connection {
                 }
                 Err(e) => return Err(e),
             };
+            listed.calls();
             let fields = Value::read_fields(&mut from)?;
             from.read_message_end()?;
             // The name of a service stands in front of that of the method, and is not in the reply.

@@ -267,28 +267,25 @@ fn nonsense_ends_its_own_connection_only() {
     }
 }
 
-/// More connections than the server takes are closed; when one goes, another comes in.
+/// A client that comes when the server has as many as it takes gets in, and the one that was quiet for longest goes.
 #[test]
-fn connections_are_counted() {
+fn a_new_connection_takes_the_place_of_the_quietest() {
     let (at, _) = server();
-    let mut all: Vec<_> = (0..64).map(|_| Client::new(at)).collect();
-    for client in &mut all {
+    let config = |client: &mut Client| {
         assert!(matches!(client.call("standard:bm_get_config", vec![]), Got::Text(_)));
-    }
-    let mut closed = TcpStream::connect(at).unwrap();
-    let mut nothing = Vec::new();
-    let _ = closed.read_to_end(&mut nothing);
-    assert!(nothing.is_empty());
-    all.clear();
-    // The threads of those that went end soon.
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    loop {
-        assert!(std::time::Instant::now() < until, "no connection is taken any more");
-        let mut stream = TcpStream::connect(at).unwrap();
-        let _ = stream.write_all(b"\x80\x01\x00\x01\x00\x00\x00\x01x\x00\x00\x00\x01\x00");
-        let mut one = [0];
-        if matches!(stream.read(&mut one), Ok(1)) {
-            return;
-        }
-    }
+    };
+    let mut quiet = TcpStream::connect(at).unwrap();
+    let mut all: Vec<_> = (0..63).map(|_| Client::new(at)).collect();
+    all.iter_mut().for_each(config);
+    let mut one_more = Client::new(at);
+    config(&mut one_more);
+    assert!(matches!(quiet.read(&mut [0]), Ok(0) | Err(_)), "it is closed");
+    // The first of the others has called since, and the second one has not.
+    config(&mut all[0]);
+    let mut another = Client::new(at);
+    [&mut another, &mut one_more].into_iter().for_each(config);
+    [0, 2, 62].into_iter().for_each(|at| config(&mut all[at]));
+    let again = all[1].1.write_message_begin(&TMessageIdentifier::new("x", TMessageType::Call, 5));
+    let ended = again.and_then(|()| all[1].1.flush()).is_err() || all[1].0.read_message_begin().is_err();
+    assert!(ended, "it is closed");
 }
