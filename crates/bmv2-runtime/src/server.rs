@@ -91,7 +91,7 @@ impl Listed {
     fn new(open: &Arc<Open>, stream: TcpStream) -> Self {
         let one = Arc::new(One { stream, last: AtomicU64::new(0) });
         let listed = Listed { open: open.clone(), one };
-        listed.calls();
+        listed.note_call();
         let mut all = open.all.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= CONNECTIONS
             && let Some(at) = (0..all.len()).min_by_key(|&at| all[at].last.load(Ordering::Relaxed))
@@ -109,7 +109,7 @@ impl Listed {
     }
 
     /// Notes a call.
-    fn calls(&self) {
+    fn note_call(&self) {
         let number = self.open.calls.fetch_add(1, Ordering::Relaxed);
         self.one.last.store(number, Ordering::Relaxed);
     }
@@ -148,7 +148,7 @@ impl Connection {
                 }
                 Err(e) => return Err(e),
             };
-            listed.calls();
+            listed.note_call();
             let fields = Value::read_fields(&mut from)?;
             from.read_message_end()?;
             // The name of a service stands in front of that of the method, and is not in the reply.
