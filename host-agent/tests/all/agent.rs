@@ -432,6 +432,7 @@ fn who_asks_for_figures_hears_of_congestion_at_the_nic() {
         let nic = list(&mut client, true).await.and_then(|figures| figures.nic).expect("counters");
         assert_eq!((nic.received_frames, nic.cnps_sent, nic.cnps_received), (1, 1, 0), "{nic:?}");
         assert_eq!((nic.sent_frames, nic.dropped_frames, nic.naks_sent), (2, 0, 0), "{nic:?}");
+        assert_eq!(nic.marked_packets, 1, "{nic:?}");
         assert!(nic.received_bytes > 8 && nic.sent_bytes > 0, "{nic:?}");
         pair.stop();
         assert_eq!(list(&mut client, true).await.expect("asked for").nic, None, "it has stopped");

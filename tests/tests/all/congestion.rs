@@ -28,6 +28,9 @@ workload: {{kind: synthetic, items: 1}}
     assert!(rig.sinks.iter().all(|s| s.bytes > 0), "nothing moves");
     let of = |host| {
         let stats = rig.nic(host).stats();
+        // Of marks that come one after the other, some are told.
+        assert_eq!(stats.marked_packets > 0, stats.cnps_sent > 0);
+        assert!(stats.marked_packets >= stats.cnps_sent);
         (stats.cnps_received, stats.cnps_sent)
     };
     (0..PRODUCERS + 2).map(of).collect()

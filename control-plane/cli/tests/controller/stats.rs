@@ -1,6 +1,7 @@
 //! Counters of rings whose agent does not answer.
 
 use zsr_api::controller::{self as proto, EventKind};
+use zsr_ring::segment::{SegmentConfig, SegmentReader, SegmentWriter};
 
 use super::changes::{consumer, next, pop, producer, push, watch};
 use super::rig::{Client, Rig, shuffle};
@@ -59,4 +60,28 @@ fn of_an_agent_that_does_not_answer_what_was_last_known_is_told_and_marked() {
     assert_eq!(hosts_of(&rig, &mut client)[1].old_ms, 0);
     let of_one = rig.runtime.block_on(client.get_stats(proto::GetStatsRequest { flow: "f".into() }));
     assert_eq!(of_one.expect("a controller").into_inner().hosts, [], "who asks for a flow hears of it only");
+}
+
+#[test]
+fn times_of_stamped_segments_are_those_of_the_consumer_that_popped_them() {
+    let rig = Rig::new(2, "");
+    let (_controller, mut client) = rig.control();
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2"]))).expect("created");
+    let (tx, rx) = (producer(&rig, 1, "f.h1.h2"), consumer(&rig, 2, "f.h2"));
+    for ring in stats(&rig, &mut client).rings {
+        assert!(ring.attached && !ring.closed && ring.latency.is_none(), "{ring:?}");
+    }
+    let stamping = SegmentConfig { stamp_every: 1, ..SegmentConfig::default() };
+    let mut writer = SegmentWriter::records(tx, stamping).expect("large enough");
+    let mut reader = SegmentReader::new(rx);
+    for n in 0..3 {
+        writer.push(&[n]).and_then(|()| writer.flush()).expect("room");
+        assert_eq!(reader.next_segment().expect("it comes").len(), 1);
+    }
+    writer.close().expect("it closes");
+    for ring in stats(&rig, &mut client).rings {
+        let timed = ring.latency.map(|latency| (latency.segments.iter().sum::<u64>(), latency.sum_us > 0));
+        assert_eq!(timed, (ring.name == "f.h2").then_some((3, true)), "{}", ring.name);
+        assert!(ring.closed || ring.name == "f.h2", "{}", ring.name);
+    }
 }
