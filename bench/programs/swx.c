@@ -9,7 +9,7 @@
  *
  * Packets go round: out of a ring, through the pipeline, into another ring, and back. Says packets per second, and entries per second. */
 #define ALLOW_EXPERIMENTAL_API
-#include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +87,11 @@ int main(int argc, char **argv) {
     if (argc == 4 && !strcmp(argv[1], "code")) {
         FILE *spec = fopen(argv[2], "r"), *code = fopen(argv[3], "w");
         uint32_t line = 0;
-        const char *why = "";
-        must(!spec || !code || rte_swx_pipeline_codegen(spec, code, &line, &why), argv[2]);
+        const char *why = "it can't be opened";
+        if (!spec || !code || rte_swx_pipeline_codegen(spec, code, &line, &why)) {
+            fprintf(stderr, "%s to %s, line %u: %s\n", argv[2], argv[3], line, why);
+            return 1;
+        }
         return fclose(code);
     }
     if (argc != 4) must(-1, "usage: swx ip|ethernet ENTRIES FILE");
