@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::memory::{self, Memory};
 
-/// How many times are told apart.
+/// The number of buckets that times are counted in.
 pub const BUCKETS: usize = zsr_wire::ring::LATENCY_BUCKETS;
-/// So far a stamp may lie ahead, since hosts' clocks differ, microseconds. Longer times than 71 minutes are taken for shorter ones.
+/// The most that a stamp may lie ahead of the clock here, microseconds, since hosts' clocks differ. Times above 70 minutes can't be told.
 const AHEAD: u32 = 60_000_000;
 
 /// The counts, and the sum of all times in microseconds.
@@ -58,8 +58,8 @@ pub(crate) fn count(memory: &dyn Memory, stamp: u32, now: u32) {
     let add = |word: &AtomicU64, n: u64| {
         word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     };
-    let at = (0..BUCKETS).position(|bucket| upper_us(bucket).is_none_or(|upper| us <= upper));
-    if let Some(count) = at.and_then(|at| counts.get(at)) {
+    let fits = |bucket: usize| upper_us(bucket).is_none_or(|upper| us <= upper);
+    if let Some((_, count)) = counts.iter().enumerate().find(|(bucket, _)| fits(*bucket)) {
         add(count, 1);
         add(sum, us);
     }

@@ -179,8 +179,7 @@ fn push(handle: &mut Option<Producer>, ring: &Arc<Ring>, script: &mut Script<'_>
             return;
         }
         _ => {
-            let config =
-                SegmentConfig { producer: 1, checksum: true, first_sequence: 0, ..SegmentConfig::default() };
+            let config = SegmentConfig { producer: 1, checksum: true, ..SegmentConfig::default() };
             let mut writer = SegmentWriter::records(handle.take().expect("it is there"), config)
                 .expect("room for records");
             for _ in 0..script.byte() {

@@ -339,13 +339,13 @@ impl Snapshot {
             for (ring, proto::Latency { segments, sum_us }) in rings {
                 // A program can write any numbers there.
                 let mut left = u64::MAX;
-                let mut bucket = |(at, &segments): (usize, &u64)| {
+                let bucket = |(at, &segments): (usize, &u64)| {
                     let segments = segments.min(left);
                     left -= segments;
                     (upper_us(at).map_or(f64::MAX, |us| us as f64 / 1e6), segments)
                 };
                 let all = segments.iter().chain(std::iter::repeat(&0)).take(BUCKETS);
-                let buckets: Vec<_> = all.enumerate().map(&mut bucket).collect();
+                let buckets: Vec<_> = all.enumerate().map(bucket).collect();
                 let (sum, count) = (*sum_us as f64 / 1e6, u64::MAX - left);
                 let labels = vec![("flow", flow.name.as_str()), ("ring", &ring.name), ("host", &ring.host)];
                 encoder.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;

@@ -38,9 +38,8 @@ fn a_scrape_has_what_has_moved_and_says_when_there_is_no_controller() {
     let again = system.zsr(&["flow", "create", "g", "-p", "h2", "-c", "h3"]);
     assert_eq!(again.code, Some(1), "{}", again.err);
     let mut events = system.events();
-    let mut producer = system.command(&["produce", "f"]);
-    let stamping = producer.env("ZSR_STAMP_EVERY", "1").stdin(Stdio::piped());
-    let mut producer = stamping.spawn().expect("it runs");
+    let mut command = system.command(&["produce", "f"]);
+    let mut producer = command.env("ZSR_STAMP_EVERY", "1").stdin(Stdio::piped()).spawn().expect("it runs");
     producer.stdin.take().expect("piped").write_all(&b"a line\n".repeat(1000)).expect("read");
     let consumed = system.well(&["consume", "f"]);
     assert_eq!(consumed.lines().count(), 1000);

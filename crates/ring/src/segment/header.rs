@@ -25,7 +25,7 @@ pub struct Header {
     pub tuples: bool,
     /// Whether there is a checksum.
     pub checksum: bool,
-    /// When the segment was pushed: the time of day in microseconds, modulo 2³². One with a checksum is written without it.
+    /// When the segment was pushed: the time of day in microseconds, modulo 2³². A segment with a checksum has none.
     pub stamp: Option<u32>,
 }
 
@@ -93,9 +93,9 @@ impl Header {
     /// the whole item, records in place; whatever does not fit is a mistake of this crate.
     pub(super) fn write(&self, item: &mut [u8]) {
         let Some((header, payload)) = item.split_first_chunk_mut::<HEADER_LEN>() else { return };
-        let stamp = self.stamp.filter(|_| !self.checksum);
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-        let flags = flag(self.checksum, CHECKSUM) | flag(self.tuples, TUPLES) | flag(stamp.is_some(), STAMP);
+        let flags =
+            flag(self.checksum, CHECKSUM) | flag(self.tuples, TUPLES) | flag(self.stamp.is_some(), STAMP);
         header[0..4].copy_from_slice(&MAGIC);
         header[4..8].copy_from_slice(&[VERSION, flags, 0, 0]);
         header[8..12].copy_from_slice(&self.producer.to_le_bytes());
@@ -103,7 +103,7 @@ impl Header {
         header[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         header[24..28].copy_from_slice(&self.used.to_le_bytes());
         let used = payload.get(..self.used as usize).unwrap_or_default();
-        let last = if self.checksum { checksum(&header[..28], used) } else { stamp.unwrap_or(0) };
+        let last = if self.checksum { checksum(&header[..28], used) } else { self.stamp.unwrap_or(0) };
         header[28..32].copy_from_slice(&last.to_le_bytes());
     }
 

@@ -208,8 +208,7 @@ fn numbered(segments: &[(u32, u64)]) -> SegmentReader {
     let (mut tx, rx) = ring(64, 1024);
     for &(producer, sequence) in segments {
         let (side, mut copies) = ring(64, 64);
-        let config =
-            SegmentConfig { producer, first_sequence: sequence, checksum: false, ..SegmentConfig::default() };
+        let config = SegmentConfig { producer, first_sequence: sequence, ..SegmentConfig::default() };
         let mut writer = SegmentWriter::records(side, config).expect("64 B are enough");
         writer.push(b"x").expect("room");
         writer.flush().expect("room");
