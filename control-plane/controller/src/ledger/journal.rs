@@ -86,8 +86,8 @@ impl Journal {
     /// Reads the file at `path`, if it exists, and rewrites it with its present contents only.
     ///
     /// # Errors
-    /// When the file can't be read or written, or a line is damaged. A last line that was cut off is no error: its
-    /// change did not happen.
+    /// When the file can't be read or written, or a line is damaged. A last line that was cut off, if only by its line
+    /// end, is no error: its change did not happen.
     pub fn open(path: &Path) -> Result<(Self, Recovered), JournalError> {
         Self::on(Box::new(FileStore::new(path)))
     }
@@ -329,14 +329,19 @@ fn anew(recovered: &Recovered) -> io::Result<Vec<u8>> {
 fn read(text: &[u8]) -> io::Result<Recovered> {
     let mut out = Recovered::default();
     let mut open = BTreeMap::new();
-    let mut lines = text.split_inclusive(|&b| b == b'\n').enumerate().peekable();
-    while let Some((number, line)) = lines.next() {
+    for (number, line) in text.split_inclusive(|&b| b == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
+        if !line.ends_with(b"\n") {
+            tracing::warn!(
+                "line {} of the journal, its last one, was cut off: its change did not happen",
+                number + 1
+            );
+            break;
+        }
         let parsed = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
-            Err(_) if lines.peek().is_none() && !line.ends_with(b"\n") => break,
             Err(e) => {
                 let advice = "repair it, or take the file away: the flows that it names are then gone";
                 let what = format!("line {} is damaged: {e}; {advice}", number + 1);
@@ -462,7 +467,7 @@ mod tests {
         let failed = Flow { failed: Some("a link’s end".into()), ..flow("b") };
         journal.end("b", Some(&failed)).unwrap();
         let whole = std::fs::read(&path).unwrap();
-        for cut in before..whole.len() - 1 {
+        for cut in before..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let (_, found) = Journal::open(&path).unwrap();
             assert_eq!(found.flows.keys().collect::<Vec<_>>(), ["a"], "cut at {cut}");
