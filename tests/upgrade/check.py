@@ -23,9 +23,11 @@ def upgrade(topology, before, after, what):
                 system.run("restart", name)
             system.zsr = before
 
-        def meanwhile(*names):
-            """Restarts processes once some of the flow has come, and it goes on."""
+        def meanwhile(flow, *names):
+            """Restarts processes once all producers of the flow are there and some of it has come, and it goes on."""
             def restart(came):
+                for member in ("h1", "h2"):
+                    system.event(kind="program-attached", flow=flow, member=member)
                 while came() == 0:
                     pass
                 restarted(*names)
@@ -36,8 +38,8 @@ def upgrade(topology, before, after, what):
         system.run("flow", "create", "first", "-p", "h3", "-c", "h4", "--item-size", "256")
         system.drive("first", 1000)
         system.run("flow", "delete", "first")
-        system.drive("split", LINES, meanwhile("controller"))
-        system.drive("copies", LINES, meanwhile("switch"))
+        system.drive("split", LINES, meanwhile("split", "controller"))
+        system.drive("copies", LINES, meanwhile("copies", "switch"))
         # By the new controller, with an old agent and a new one, and with programs of both versions.
         for zsr in (before, after):
             system.zsr = zsr
