@@ -105,6 +105,11 @@ pub enum AgentError {
         /// Why not.
         source: AttachError,
     },
+    /// Held for a change of its flow.
+    #[error(
+        "ring `{0}` takes no program now: its consumer is being taken out of the flow; try again in a moment"
+    )]
+    Held(String),
     /// The agent is going down.
     #[error("the agent is shutting down")]
     ShuttingDown,
@@ -121,6 +126,7 @@ impl From<AgentError> for tonic::Status {
             }
             AgentError::Memory { .. } | AgentError::Limit { .. } => Code::ResourceExhausted,
             AgentError::State { .. }
+            | AgentError::Held(_)
             | AgentError::Attach { .. }
             | AgentError::Items { .. }
             | AgentError::Lost { .. }

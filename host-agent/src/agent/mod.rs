@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
 use zsr_wire::{Qpn, Rkey};
 
 use crate::memory::{Memories, MemoryRefusal};
@@ -116,9 +117,19 @@ pub struct RingInfo {
     pub died: Option<String>,
     /// Whether its last program was at the end of its stream, and none has come since.
     pub finished: bool,
+    /// Until when no program can take it.
+    held: Option<Instant>,
 }
 
 impl RingInfo {
+    /// Whether a program can take it now.
+    fn open(&self) -> Result<(), AgentError> {
+        match self.held.is_some_and(|until| Instant::now() < until) {
+            true => Err(AgentError::Held(self.name.clone())),
+            false => Ok(()),
+        }
+    }
+
     fn at_nic(&self) -> RingPart {
         RingPart { rkey: self.rkey, data: self.data.qpn, poll: self.poll.qpn }
     }
@@ -395,6 +406,7 @@ impl Agent {
             doorbell: None,
             died: None,
             finished: false,
+            held: None,
         };
         table.last_id = id;
         table.bytes += need;
@@ -537,6 +549,20 @@ impl Agent {
         Ok(self.table()?.rings.values().cloned().collect())
     }
 
+    /// No program can take these producer rings for so long, from now on; 0: programs can take them again.
+    ///
+    /// # Errors
+    /// [`AgentError::ShuttingDown`].
+    pub fn hold_rings(&self, names: &[String], time: Duration) -> Result<(), AgentError> {
+        let mut table = self.table()?;
+        for name in names {
+            if let Some(info) = table.rings.get_mut(name).filter(|info| info.ring.role() == Role::Producer) {
+                info.held = Some(Instant::now() + time);
+            }
+        }
+        Ok(())
+    }
+
     /// The rings of these names, as far as there are any.
     ///
     /// # Errors
@@ -594,10 +620,12 @@ impl Agent {
         name: &str,
         attach: impl FnOnce(&Arc<Ring>) -> Result<H, zsr_ring::AttachError>,
     ) -> Result<H, AgentError> {
-        let info = self.ring(name)?;
+        let table = self.table()?;
+        let info = table.rings.get(name).ok_or_else(|| AgentError::NotFound(name.to_owned()))?;
+        info.open()?;
         let handle =
             attach(&info.ring).map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
-        self.emit(EventKind::Attached, &info, "");
+        self.emit(EventKind::Attached, info, "");
         Ok(handle)
     }
 
@@ -605,6 +633,7 @@ impl Agent {
     fn lease(&self, name: &str, program: &str) -> Result<(RingInfo, Lease), AgentError> {
         let mut table = self.table()?;
         let info = table.rings.get_mut(name).ok_or_else(|| AgentError::NotFound(name.to_owned()))?;
+        info.open()?;
         let lease =
             info.ring.lease().map_err(|source| AgentError::Attach { name: name.to_owned(), source })?;
         info.died = None;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -316,10 +317,14 @@ impl agent_server::Agent for AgentService {
         &self,
         request: Request<proto::ListRingsRequest>,
     ) -> Result<Response<proto::ListRingsResponse>, Status> {
-        let proto::ListRingsRequest { names, figures } = request.into_inner();
+        let proto::ListRingsRequest { names, figures, hold_ms } = request.into_inner();
         let answer = self
             .run(move |agent| {
                 let nic = agent.nic();
+                // Before it says who has them.
+                if let Some(ms) = hold_ms {
+                    agent.hold_rings(&names, Duration::from_millis(ms.into()))?;
+                }
                 let rings = if names.is_empty() { agent.rings()? } else { agent.rings_named(&names)? };
                 let rings = rings.iter().map(|info| convert::ring(info, &nic)).collect();
                 Ok(proto::ListRingsResponse { rings, figures: figures.then(|| agent.figures()) })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zsr_api::controller::{self as proto, FlowKind};
-use zsr_host_agent::agent::{Agent, RingInfo, RingState};
+use zsr_host_agent::agent::{Agent, AgentError, RingInfo, RingState};
 use zsr_link::Rng;
 use zsr_ring::{Cancel, Consumer, ControlWord, Flags, PopError, Producer, PushError, Role};
 
@@ -451,7 +451,11 @@ impl Programs {
             if self.lanes[lane].closed {
                 return;
             }
-            agent.attach_producer(&ring.name, Cancel::default()).map(|p| End::Push(p, lane as u32))
+            let end = agent.attach_producer(&ring.name, Cancel::default());
+            if let Err(AgentError::Held(_)) = end {
+                self.taken.remove(&(host, ring.id));
+            }
+            end.map(|p| End::Push(p, lane as u32))
         } else {
             let sink = (host, ring.id);
             let founds = self.books.get_mut(&flow).is_some_and(|book| book.founders.remove(member));

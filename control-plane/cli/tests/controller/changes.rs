@@ -187,6 +187,38 @@ fn members_come_and_go_while_the_others_move_items() {
 }
 
 #[test]
+fn no_program_takes_a_ring_whose_consumer_is_about_to_leave() {
+    let rig = Rig::new(4, "");
+    let (_controller, mut client) = rig.control();
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1", "h2"], &["h3", "h4"]))).expect("created");
+    let mut events = watch(&rig, &mut client);
+    // The program stays as long as it may, and its item keeps the consumer in the flow.
+    let mut stays = producer(&rig, 1, "f.h1.h3");
+    push(&mut stays, 0..1);
+    stays.wait_drained().expect("taken");
+    let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h3".into(), ..Default::default() };
+    let mut own = client.clone();
+    let removal = rig.runtime.spawn(async move { own.remove_member(remove).await });
+    assert_eq!(rig.runtime.block_on(next(&mut events, EventKind::MemberLeaving)).member, "h3");
+    let take = || pu::attach_producer(&rig.programs(2), "f.h2.h3", Cancel::new());
+    let refusal = loop {
+        assert!(!removal.is_finished(), "its program is still there");
+        match take() {
+            Ok(ring) => ring.detach(),
+            Err(refusal) => break refusal.to_string(),
+        }
+    };
+    assert!(refusal.contains("`f.h2.h3` takes no program now"), "{refusal}");
+    stays.detach();
+    let refusal = rig.runtime.block_on(removal).expect("no panic").expect_err("refused");
+    assert!(refusal.message().contains("ring `f.h3` still holds 64 B"), "{}", refusal.message());
+    take().expect("the consumer stays").detach();
+    assert_eq!(pop(&mut consumer(&rig, 3, "f.h3")), 0);
+    delete(&mut client, &rig);
+    assert!(rig.is_clean());
+}
+
+#[test]
 fn settings_change_while_items_move() {
     let rig = Rig::new(2, "");
     let (_controller, mut client) = rig.control();

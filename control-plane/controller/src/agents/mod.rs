@@ -372,8 +372,19 @@ impl Agents {
         &self,
         rings: impl Iterator<Item = &'r Ring>,
     ) -> (HashMap<String, proto::Ring>, Option<ControllerError>) {
-        let seen = self.look_at(by_host(rings), false, PATIENCE).await;
+        let seen = self.look_at(by_host(rings), Besides::default(), PATIENCE).await;
         (seen.rings, seen.failure)
+    }
+
+    /// As [`look`](Self::look), but no program can take the rings for `time` from then on; 0: programs can take them again. Agents of the
+    /// version before only say what is there.
+    pub(crate) async fn hold<'r>(
+        &self,
+        rings: impl Iterator<Item = &'r Ring>,
+        time: Duration,
+    ) -> HashMap<String, proto::Ring> {
+        let besides = Besides { hold: Some(time), ..Besides::default() };
+        self.look_at(by_host(rings), besides, PATIENCE).await.rings
     }
 
     /// The agents' words about rings, and about `hosts`: their figures. Hosts may have none of the rings.
@@ -387,14 +398,16 @@ impl Agents {
         for host in hosts {
             by_host.entry(host).or_default();
         }
-        self.look_at(by_host, !hosts.is_empty(), time).await
+        self.look_at(by_host, Besides { figures: !hosts.is_empty(), hold: None }, time).await
     }
 
-    async fn look_at(&self, at: BTreeMap<&str, Vec<&Ring>>, figures: bool, time: Duration) -> Seen {
+    async fn look_at(&self, at: BTreeMap<&str, Vec<&Ring>>, besides: Besides, time: Duration) -> Seen {
+        let Besides { figures, hold } = besides;
+        let hold_ms = hold.map(|time| time.as_millis() as u32);
         let mut calls = JoinSet::new();
         for (host, rings) in at {
             let names = rings.iter().map(|r| r.name.clone()).collect();
-            let request = proto::ListRingsRequest { names, figures };
+            let request = proto::ListRingsRequest { names, figures, hold_ms };
             let (own, host) = (self.clone(), host.to_owned());
             let looking = async move {
                 let list = |mut client: AgentClient<Channel>| {
@@ -429,6 +442,15 @@ impl Agents {
         }
         seen
     }
+}
+
+/// What a look at rings asks besides.
+#[derive(Debug, Default)]
+struct Besides {
+    /// The figures of their hosts.
+    figures: bool,
+    /// How long no program can take the rings.
+    hold: Option<Duration>,
 }
 
 /// What agents have said.

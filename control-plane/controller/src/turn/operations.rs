@@ -5,12 +5,13 @@ use crate::api::events::{of_flow, of_host};
 use crate::api::pending::{UnderWay, What};
 use crate::health::doubts;
 use crate::link::session::Reach;
-use crate::times::operations::{LOOK, PATIENCE};
+use crate::times::operations::{HOLD, LOOK, PATIENCE};
 use crate::turn::batch::{Go, Wish, first_address};
 use crate::turn::steps::rings_only_in;
 use crate::turn::transaction::{Leave, Removal};
 use crate::{Controller, Work};
 use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::instrument;
@@ -33,6 +34,11 @@ fn hosts_to_open(flow: &Flow) -> BTreeSet<String> {
 /// The name of a member that joins, as far as it is known.
 fn joining(member: &NewMember) -> &str {
     if member.name.is_empty() { &member.host } else { &member.name }
+}
+
+/// The producer rings among `rings`.
+fn lanes(rings: &[Ring]) -> impl Iterator<Item = &Ring> {
+    rings.iter().filter(|ring| ring.ids.is_producer)
 }
 
 /// No member can join any more.
@@ -276,6 +282,7 @@ impl Controller {
         for member in told {
             self.state().leaving.remove(&(name.clone(), member.clone()));
             if removed.is_err() {
+                self.0.agents.hold(lanes(&going), Duration::ZERO).await;
                 self.0.events.emit(EventKind::FlowChanged, of_flow(name, format!("member `{member}` stays")));
             }
         }
@@ -287,21 +294,17 @@ impl Controller {
         self.0.agents.told(flow.members().map(|m| m.host.clone()).collect()).await;
     }
 
-    /// Tells programs that push to a consumer that it is leaving, and gives them a moment to leave the `rings` to it.
+    /// Tells programs that push to a consumer that it is leaving, and gives them a moment to leave the `rings` to it. No other program can
+    /// take these rings: it might have heard of nothing yet, and what it pushed would be lost with them.
     async fn tell_producers(&self, flow: &str, consumer: &str, rings: &[Ring]) {
         self.state().leaving.insert((flow.to_owned(), consumer.to_owned()));
-        let lanes: Vec<&Ring> = rings.iter().filter(|r| r.ids.is_producer).collect();
+        let event = zsr_api::controller::Event { member: consumer.to_owned(), ..of_flow(flow, "") };
+        self.0.events.emit(EventKind::MemberLeaving, event);
         let begun = Instant::now();
-        let mut told = false;
         while begun.elapsed() < PATIENCE {
-            let (found, _) = self.0.agents.look(lanes.iter().copied()).await;
+            let found = self.0.agents.hold(lanes(rings), HOLD).await;
             if !found.values().any(|ring| ring.attached) {
                 return;
-            }
-            if !told {
-                let event = zsr_api::controller::Event { member: consumer.to_owned(), ..of_flow(flow, "") };
-                self.0.events.emit(EventKind::MemberLeaving, event);
-                told = true;
             }
             tokio::time::sleep(LOOK).await;
         }

@@ -102,7 +102,7 @@ impl FlowProducer {
                     done = match self.take(ring, consumer.map_or("", |c| &c.name)) {
                         Err(
                             ProgramError::Ring(_) | ProgramError::Controller(ClientError::Refused { .. }),
-                        ) if self.is_gone(&ring.name) => Ok(()),
+                        ) if self.is_going(&ring.name) => Ok(()),
                         taken => taken,
                     };
                 }
@@ -112,10 +112,15 @@ impl FlowProducer {
         done
     }
 
-    /// Whether a ring has left the flow meanwhile.
-    fn is_gone(&self, ring: &str) -> bool {
-        let rings = |f: &proto::Flow| f.producers.iter().flat_map(|m| &m.rings).any(|r| r.name == ring);
-        get(&self.session, &self.flow).is_ok_and(|flow| !rings(&flow))
+    /// Whether a ring has left the flow meanwhile, or is about to leave it with its consumer.
+    fn is_going(&self, ring: &str) -> bool {
+        let stays = |flow: &proto::Flow| {
+            let at = |m: &proto::FlowMember| m.rings.iter().position(|r| r.name == ring);
+            let at = flow.producers.iter().find_map(at);
+            let leaves = |c: &proto::FlowMember| flow.kind() == proto::FlowKind::Shuffle && c.leaving;
+            at.is_some_and(|at| !flow.consumers.get(at).is_some_and(leaves))
+        };
+        get(&self.session, &self.flow).is_ok_and(|flow| !stays(&flow))
     }
 
     /// What the flow is, from a controller that may be away for a moment.
