@@ -24,6 +24,7 @@ mod names;
 mod p4;
 mod packages;
 mod proto;
+#[path = "../../p4/src/sources.rs"]
 mod sources;
 mod tofino;
 mod words;

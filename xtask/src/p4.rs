@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const MAIN: &str = "p4/arch/v1model/main.p4";
 const JSON: &str = "p4/artifacts/zsr-v1model.json";
 const P4INFO: &str = "p4/artifacts/zsr-v1model.p4info.txtpb";
-const NAMES: &str = "p4/artifacts/names.rs";
+const NAMES: &str = "control-plane/plan/src/p4/names.rs";
 const MANIFEST: &str = "p4/artifacts/zsr-v1model.manifest.json";
 
 /// Files of a compiled program in p4/artifacts.

@@ -79,13 +79,9 @@ struct Manifest {
 impl Artifacts {
     /// The program compiled into this binary.
     pub fn built_in() -> Result<Self, ArtifactError> {
-        let artifacts = Self::checked(
-            Path::new("(built-in)"),
-            include_bytes!("../../../../p4/artifacts/zsr-v1model.json").to_vec(),
-            include_bytes!("../../../../p4/artifacts/zsr-v1model.p4info.txtpb"),
-            include_bytes!("../../../../p4/artifacts/zsr-v1model.manifest.json"),
-        )?;
-        let current = env!("ZSR_P4_SOURCES_SHA256");
+        let artifacts =
+            Self::checked(Path::new("(built-in)"), zsr_p4::JSON.to_vec(), zsr_p4::P4INFO, zsr_p4::MANIFEST)?;
+        let current = zsr_p4::SOURCES_SHA256;
         if artifacts.sources_sha256 != current {
             return Err(ArtifactError::Stale { compiled: artifacts.sources_sha256, current });
         }

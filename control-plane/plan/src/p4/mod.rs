@@ -2,7 +2,6 @@
 
 pub mod artifacts;
 mod clock;
-#[path = "../../../../p4/artifacts/names.rs"]
 pub mod names;
 pub mod schema;
 pub mod typed;

@@ -1,4 +1,4 @@
-//! The hash that ties compiled P4 artifacts to their sources. Shared with the control plane's build script.
+//! The hash that ties compiled P4 artifacts to their sources. Shared by the build script and `cargo xtask p4`.
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};

@@ -1,13 +1,15 @@
-//! Notes the hash of the P4 sources, so that a stale built-in program is noticed at start.
+//! Notes the hash of the P4 sources, so that a compiled program that is not theirs is noticed at start.
 
 use std::path::Path;
 
-#[path = "../../xtask/src/sources.rs"]
+#[path = "src/sources.rs"]
 mod sources;
 
 fn main() {
-    watch(Path::new("../../p4"));
-    let hash = sources::hash_of_sources(Path::new("../../p4")).expect("p4/ is readable");
+    for folder in ["arch", "common", "pipeline"] {
+        watch(Path::new(folder));
+    }
+    let hash = sources::hash_of_sources(Path::new(".")).expect("p4/ is readable");
     println!("cargo::rustc-env=ZSR_P4_SOURCES_SHA256={hash}");
 }
 
