@@ -18,6 +18,8 @@ pub(super) struct Extras {
     pub clones: BTreeMap<u32, pb::CloneSessionEntry>,
     /// Entries with a one-shot action set, by profile.
     one_shots: HashMap<ProfileId, usize>,
+    /// The incarnation of the switch that all of this was written to.
+    of: Option<u64>,
 }
 
 /// Takes one step back.
@@ -151,6 +153,14 @@ fn set_direct(
 }
 
 impl Extras {
+    /// Forgets what was written to a switch that was put back to its program since, as simple_switch_CLI can do.
+    pub fn follow(&mut self, switch: &Switch) {
+        let now = Some(switch.incarnation());
+        if self.of != now {
+            *self = Extras { of: now, ..Extras::default() };
+        }
+    }
+
     /// A selector is programmed with one-shot sets or with members and groups, never both.
     fn check_style(&self, switch: &Switch, table: TableId, action: &EntryAction) -> Outcome<()> {
         let Some(profile) = switch.info().tables.get(table.index()).and_then(|table| table.profile) else {

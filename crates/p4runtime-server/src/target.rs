@@ -50,6 +50,7 @@ impl Pipeline {
         let extras = self.extras.clone();
         let f = move |switch: &mut Switch| {
             let mut extras = extras.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            extras.follow(switch);
             f(switch, &mut extras)
         };
         match &self.target {

@@ -150,6 +150,28 @@ fn one_shot(set: pb::ActionProfileActionSet) -> Option<pb::TableAction> {
     Some(pb::TableAction { r#type: Some(pb::table_action::Type::ActionProfileActionSet(set)) })
 }
 
+/// As `reset_state` of simple_switch_CLI does.
+#[tokio::test]
+async fn a_reset_beside_the_server_leaves_nothing_of_what_was_written() {
+    let (rig, mut c) = Rig::new().await;
+    let ids = &rig.ids;
+    let groups = || super::replication::multicast(pb::MulticastGroupEntry::default());
+    let mut group = pb::MulticastGroupEntry { multicast_group_id: 7, ..Default::default() };
+    group.metadata = b"tag".to_vec();
+    let group = super::replication::multicast(group);
+    for _ in 0..2 {
+        c.insert(group.clone()).await.unwrap();
+        c.insert(entry(ids, "spread", 1, one_shot(set(ids, &[(4, 1)])))).await.unwrap();
+        assert_eq!(c.read(groups()).await, std::slice::from_ref(&group));
+        assert_eq!(code(c.insert(member(ids, "balance", 1, 1)).await), Code::InvalidArgument);
+        rig.owner.handle.call(zsr_soft_switch::Switch::reset).await.unwrap();
+        assert!(c.read(groups()).await.is_empty());
+        c.insert(member(ids, "balance", 1, 1)).await.unwrap();
+        c.delete(member(ids, "balance", 1, 1)).await.unwrap();
+    }
+    rig.shut_down().await;
+}
+
 #[tokio::test]
 async fn one_shot_sets() {
     let (rig, mut c) = Rig::new().await;
