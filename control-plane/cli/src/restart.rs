@@ -19,7 +19,10 @@ pub(super) fn restart(args: &RestartArgs) -> u8 {
         Err(e) => {
             complain(format_args!("error: {e}"));
             match e {
-                RestartError::Unknown { .. } | RestartError::Topology(_) | RestartError::Layout(_) => USAGE,
+                RestartError::Unknown { .. }
+                | RestartError::Service { .. }
+                | RestartError::Topology(_)
+                | RestartError::Layout(_) => USAGE,
                 RestartError::Place(_) | RestartError::Up(_) => FAILED,
             }
         }
@@ -29,6 +32,9 @@ pub(super) fn restart(args: &RestartArgs) -> u8 {
 fn anew(args: &RestartArgs) -> Result<(), RestartError> {
     let place = Place::find(args.system.system.as_deref())?;
     let recipe = Recipe::of(&place, &args.process)?;
+    if !args.dry_run {
+        recipe.is_own(&place)?;
+    }
     let topology = recipe.topology(&place)?;
     let session = Session::open(&place).map(Session::telling);
     let flows =

@@ -78,6 +78,8 @@ impl Launch<'_> {
         };
         command.args(self.arguments(role)).args(["--system", self.place.name(), "--ready"]);
         command.args(self.log.arguments());
+        // It is not the main process of a unit, even if who starts it is.
+        command.env_remove("NOTIFY_SOCKET");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         let child = command.spawn().map_err(fail)?;
         Ok(Started { process, child: Some(child), log })

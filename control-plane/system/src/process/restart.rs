@@ -21,6 +21,9 @@ pub struct Recipe {
     /// Recipes of earlier versions have none.
     #[serde(default)]
     log: Log,
+    /// The unit of systemd that the process is the main one of.
+    #[serde(default)]
+    unit: Option<String>,
 }
 
 /// The reason why a process could not be restarted.
@@ -39,6 +42,16 @@ pub enum RestartError {
         /// Processes that exist.
         known: Vec<String>,
     },
+    /// The process belongs to systemd, which would not know the one that takes its place.
+    #[error("{process} of system `{system}` runs as {unit}: systemctl restart {unit}")]
+    Service {
+        /// The system.
+        system: String,
+        /// The process.
+        process: String,
+        /// Its unit.
+        unit: String,
+    },
     /// The topology is not sound any more; the process still runs.
     #[error("{0}")]
     Topology(Diagnostics),
@@ -55,7 +68,11 @@ impl Recipe {
     pub(super) fn new(role: &Role, topology: &Topology, artifacts: Option<&Path>, log: &Log) -> Self {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let (topology, artifacts) = (whole(&topology.file), artifacts.map(whole));
-        Recipe { role: role.clone(), topology, artifacts, log: log.clone() }
+        // Only the main process of a unit of Type=notify has the variable (see `Launch`).
+        let is_main = std::env::var_os("NOTIFY_SOCKET").is_some();
+        let unit = is_main.then(|| std::fs::read_to_string("/proc/self/cgroup").ok()).flatten();
+        let unit = unit.as_deref().and_then(unit_of).map(str::to_owned);
+        Recipe { role: role.clone(), topology, artifacts, log: log.clone(), unit }
     }
 
     /// Writes the recipe down.
@@ -74,6 +91,15 @@ impl Recipe {
         let unknown =
             || RestartError::Unknown { system: place.name().to_owned(), process: process.to_owned(), known };
         recipe.ok_or_else(unknown)
+    }
+
+    /// Refuses to restart a process that is systemd's.
+    ///
+    /// # Errors
+    /// [`RestartError::Service`].
+    pub fn is_own(&self, place: &Place) -> Result<(), RestartError> {
+        let Some(unit) = self.unit.clone() else { return Ok(()) };
+        Err(RestartError::Service { system: place.name().to_owned(), process: self.role.process(), unit })
     }
 
     /// The role of the recipe's process.
@@ -113,5 +139,27 @@ impl Recipe {
         let netns = read_layout(place)?.is_some_and(|layout| layout.netns);
         let (artifacts, interrupted) = (self.artifacts.as_deref(), &AtomicBool::new(false));
         Ok(Launch { place, topology, netns, artifacts, log: &self.log, interrupted }.start(&self.role)?)
+    }
+}
+
+/// The unit of systemd in the text of a `/proc/PID/cgroup`.
+fn unit_of(cgroup: &str) -> Option<&str> {
+    let paths = cgroup.lines().filter_map(|line| line.rsplit('/').next());
+    paths.into_iter().find(|name| name.ends_with(".service"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_of_a_process_is_that_of_its_cgroup() {
+        let agent = "0::/system.slice/system-zsr\\x2dagent.slice/zsr-agent@h1.service\n";
+        assert_eq!(unit_of(agent), Some("zsr-agent@h1.service"));
+        let old = "12:cpu:/\n1:name=systemd:/system.slice/zsr-controller.service\n0::/\n";
+        assert_eq!(unit_of(old), Some("zsr-controller.service"));
+        for none in ["0::/user.slice/user-0.slice/session-3.scope\n", "0::/\n", ""] {
+            assert_eq!(unit_of(none), None);
+        }
     }
 }
