@@ -1,5 +1,7 @@
 //! The switch's P4 program as p4c compiled it, for whoever loads it.
 
+pub mod sources;
+
 /// The program for bmv2, JSON.
 pub const JSON: &[u8] = include_bytes!("../artifacts/zsr-v1model.json");
 /// Its P4Info, protobuf text.

@@ -1,4 +1,4 @@
-//! The hash that ties compiled P4 artifacts to their sources. Shared by the build script and `cargo xtask p4`.
+//! The hash that ties compiled P4 artifacts to their sources.
 
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 /// SHA-256 (lower-case hex) over the `.p4` files below `p4_dir` that the artifacts are compiled from, without those of
 /// other architectures. Hashed for each file: path relative to `p4_dir`, a zero byte, length, content, in order of
 /// path.
+///
+/// # Errors
+/// The system's, of a file or folder that can't be read.
 pub fn hash_of_sources(p4_dir: &Path) -> std::io::Result<String> {
     let mut files = Vec::new();
     collect(p4_dir, &mut files)?;
@@ -13,7 +16,7 @@ pub fn hash_of_sources(p4_dir: &Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     for path in files {
         let text = std::fs::read(&path)?;
-        let relative = path.strip_prefix(p4_dir).expect("below p4_dir").to_string_lossy().replace('\\', "/");
+        let relative = path.strip_prefix(p4_dir).unwrap_or(&path).to_string_lossy().replace('\\', "/");
         hash.update(relative.as_bytes());
         hash.update([0]);
         hash.update((text.len() as u64).to_be_bytes());
@@ -23,7 +26,7 @@ pub fn hash_of_sources(p4_dir: &Path) -> std::io::Result<String> {
 }
 
 /// SHA-256 of `bytes`, lower-case hex.
-#[allow(dead_code, reason = "the build script that shares this file hashes sources only")]
+#[allow(dead_code, reason = "the build script hashes sources only")]
 pub fn hash_of(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

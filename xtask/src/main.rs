@@ -24,8 +24,6 @@ mod names;
 mod p4;
 mod packages;
 mod proto;
-#[path = "../../p4/src/sources.rs"]
-mod sources;
 mod tofino;
 mod words;
 

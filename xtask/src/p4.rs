@@ -1,10 +1,10 @@
 //! `cargo xtask p4`: compiles the P4 program and refreshes p4/artifacts.
 
 use crate::names;
-use crate::sources::{hash_of, hash_of_sources};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use zsr_p4::sources::{hash_of, hash_of_sources};
 
 const MAIN: &str = "p4/arch/v1model/main.p4";
 const JSON: &str = "p4/artifacts/zsr-v1model.json";

@@ -133,7 +133,7 @@ fn numbered(all: &Path, number: usize, to: &Path) -> Result<(), String> {
     }
     let text = serde_json::to_vec(&program).map_err(|e| format!("{json}: {e}"))?;
     let mut sums = parsed(manifest)?;
-    sums["json_sha256"] = crate::sources::hash_of(&text).into();
+    sums["json_sha256"] = zsr_p4::sources::hash_of(&text).into();
     write(&to.join(json), &text)?;
     write(&to.join(info), &read(info)?)?;
     write(&to.join(manifest), sums.to_string().as_bytes())

@@ -2,7 +2,6 @@
 
 use p4runtime_proto::p4::config::v1::P4Info;
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 const JSON: &str = "zsr-v1model.json";
@@ -103,7 +102,7 @@ impl Artifacts {
         for (name, bytes, expected) in
             [(JSON, json.as_slice(), &manifest.json_sha256), (P4INFO, p4info, &manifest.p4info_sha256)]
         {
-            let found: String = Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
+            let found = zsr_p4::sources::hash_of(bytes);
             if found != *expected {
                 return Err(ArtifactError::Damaged {
                     path: dir.join(name),
