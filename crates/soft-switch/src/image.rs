@@ -131,7 +131,7 @@ pub(crate) struct Image {
     pub learn_lists: HashMap<u64, (usize, Vec<(R, u32)>)>,
     pub standard: Standard,
     pub errors: CoreErrors,
-    /// Slots of metadata whose values matter: what a new packet must find at 0.
+    /// Slots of metadata whose values matter: what a new packet must find at 0. Machine code needs fewer of them.
     pub metadata_runs: Vec<std::ops::Range<usize>>,
     pub metadata_slots: usize,
     pub phv_slots: usize,

@@ -9,6 +9,7 @@ use super::operands::Writes;
 use crate::op::{Op, R};
 
 /// Slots, one truth value each.
+#[derive(Clone)]
 pub(crate) struct SlotSet(Box<[bool]>);
 
 impl SlotSet {
@@ -21,8 +22,16 @@ impl SlotSet {
         self.0[first as usize..end].fill(true);
     }
 
-    fn has(&self, r: R) -> bool {
+    pub(crate) fn has(&self, r: R) -> bool {
         self.0[r as usize]
+    }
+
+    pub(crate) fn set(&mut self, r: R, is_in: bool) {
+        self.0[r as usize] = is_in;
+    }
+
+    pub(crate) fn add_all(&mut self, other: &SlotSet) {
+        self.0.iter_mut().zip(&other.0).for_each(|(to, from)| *to |= from);
     }
 
     /// The set's slots below `end` as runs; gaps too short to be worth a run of their own are filled.

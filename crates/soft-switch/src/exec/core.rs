@@ -9,6 +9,7 @@ use crate::control::CounterValue;
 use crate::image::Image;
 use crate::info::{CounterInfo, RegisterInfo};
 use crate::meter::Meter;
+use crate::native::Native;
 use crate::op::Pc;
 use crate::profile::Profile;
 use crate::table::{Arena, Hot, NO_ACTION, Tables};
@@ -237,19 +238,25 @@ impl Core {
     /// `Err` is a parser error.
     #[inline]
     pub(crate) fn run(&mut self, image: &Image, entry: Entry, data: &[u8]) -> Result<(), Stop> {
-        match image.native.get() {
-            Some(Some(native)) if self.native => native.run(self, image, entry, data),
-            _ if image.names.is_some() => self.run_and_tell(image, entry, data),
-            _ => self.interpret(image, image.entry(entry), data),
+        match self.native_of(image) {
+            Some(native) => native.run(self, image, entry, data),
+            None if image.names.is_some() => self.run_and_tell(image, entry, data),
+            None => self.interpret(image, image.entry(entry), data),
         }
     }
 
     /// Clears the metadata.
     #[inline]
     pub(crate) fn clear_metadata(&mut self, image: &Image) {
-        for r in &image.metadata_runs {
+        for r in self.native_of(image).map_or(&image.metadata_runs[..], Native::cleared) {
             self.slots[r.clone()].fill(0);
         }
+    }
+
+    /// The machine code that runs.
+    #[inline]
+    pub(crate) fn native_of<'i>(&self, image: &'i Image) -> Option<&'i Native> {
+        image.native.get()?.as_ref().filter(|_| self.native)
     }
 
     /// Clears metadata and headers: a packet that has not been parsed yet.

@@ -3,7 +3,8 @@
 /// An algorithm.
 #[derive(Clone, Debug)]
 pub(crate) enum Algo {
-    Crc32,
+    /// A hasher that nothing was given to: a copy of it does not look up again what the processor can do.
+    Crc32(crc32fast::Hasher),
     Crc16,
     /// CRC-16/CCITT-FALSE.
     CrcCcitt,
@@ -120,7 +121,7 @@ impl Algo {
             Algo::Custom(Box::new(Crc::new(width, p)))
         };
         Some(match name {
-            "crc32" => Algo::Crc32,
+            "crc32" => Algo::Crc32(crc32fast::Hasher::new()),
             "crc16" => Algo::Crc16,
             "crcCCITT" => Algo::CrcCcitt,
             "crc8_custom" => custom(8, 0x07, 0, false),
@@ -140,8 +141,8 @@ impl Algo {
     /// The result over two pieces of data as if they were one. `state` is the generator or the counter.
     pub(crate) fn run(&self, parts: [&[u8]; 2], state: &mut u64) -> u64 {
         match self {
-            Algo::Crc32 => {
-                let mut h = crc32fast::Hasher::new();
+            Algo::Crc32(fresh) => {
+                let mut h = fresh.clone();
                 h.update(parts[0]);
                 if !parts[1].is_empty() {
                     h.update(parts[1]);

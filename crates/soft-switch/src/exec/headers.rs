@@ -155,7 +155,7 @@ impl Core {
         frame: &mut Frame,
         room: impl FnOnce(&mut Frame, usize, usize) -> bool,
     ) -> bool {
-        if let Some(Some(native)) = image.native.get().filter(|_| self.native) {
+        if let Some(native) = self.native_of(image) {
             return native.deparse(self, image, frame, room);
         }
         // Neither can fail as a parser does.

@@ -104,7 +104,7 @@ pub(super) struct Emitter<'a> {
     pub(super) args: Args,
     core: Value,
     env: Value,
-    slots: Value,
+    pub(super) slots: Value,
     /// The third parameter, if the function has one.
     pub(super) out: Option<Value>,
     convention: CallConv,

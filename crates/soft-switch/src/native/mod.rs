@@ -1,14 +1,15 @@
 //! Native code: the loaded program as machine code of the host, made by cranelift.
 //!
 //! ```text
-//!  ops ── flow (graph, a copy of each action per table) ── emit, bytes (one op, headers) ──► cranelift ──► functions
-//!           │ facts (copies of what decides), fixed (tables that never change), find, fold      │
-//!  `Native::run(entry, core, ..)` ◄──────────── runtime (what the functions call back) ◄────────┘
+//!  ops ── flow (graph, a copy of each action per table) ── emit, bytes (one op, headers) ── stores ──► cranelift ──► functions
+//!           │ facts (copies of what decides), fixed (tables that never change), find, fold                 │
+//!  `Native::run(entry, core, ..)` ◄──────────── runtime (what the functions call back) ◄───────────────────┘
 //! ```
 //!
-//! The interpreter is the definition: native code does what [`Core::interpret`] does, instruction by instruction. It
-//! calls [`Core::step`] for the instructions that are not worth code of their own. Where there is no native code (an
-//! unknown host, memory that cannot be made executable, a program too big), the interpreter runs.
+//! The interpreter is the definition: native code does what [`Core::interpret`] does, instruction by instruction, but it
+//! does not store what nothing reads any more (`stores`). It calls [`Core::step`] for the instructions that are not worth
+//! code of their own. Where there is no native code (an unknown host, memory that cannot be made executable, a program too
+//! big), the interpreter runs.
 
 mod bytes;
 mod emit;
@@ -18,9 +19,11 @@ mod fixed;
 mod flow;
 mod fold;
 mod runtime;
+mod stores;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use cranelift_codegen::Context;
@@ -31,6 +34,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module, default_libcall_names};
 
+use crate::compile::optimize::SlotSet;
 use crate::exec::core::{Core, Entry, Stop};
 use crate::image::Image;
 use crate::op::Op;
@@ -66,6 +70,8 @@ pub(crate) struct Native {
     entries: [Option<Run>; Entry::PACKET.len()],
     size: Size,
     write: Write,
+    /// The metadata that has to be 0 in front of the code, in runs of slots. All else is written before it is read.
+    cleared: Vec<Range<usize>>,
     _module: Code,
 }
 
@@ -99,29 +105,45 @@ impl Native {
         let Some(m) = &mut module.0 else { return Err(NoCode) };
         let mut maker = Maker { image, module: m, context: FunctionBuilderContext::new(), budget: MAX_OPS };
         let fixed = Rc::new(Fixed::new(image));
-        let mut ids = Vec::new();
-        for entry in Entry::PACKET {
+        // From the last function to the first: each keeps what those behind it read.
+        let visible = stores::visible(image);
+        let mut live = visible.clone();
+        let write = maker.function(3, &mut live, |e, _| e.headers_write())?;
+        live.add_all(&visible);
+        let size = maker.function(2, &mut live, |e, budget| e.before_deparsing(&fixed, budget))?;
+        let mut cleared = visible.clone();
+        let mut ids = [None; Entry::PACKET.len()];
+        for entry in Entry::PACKET.into_iter().rev() {
+            live.add_all(&visible);
             let start = image.entry(entry);
             let zeros = facts::zeros(image, entry)?;
-            ids.push(match image.code.get(start as usize) {
-                Some(Op::End) => None,
-                _ => Some(maker.function(2, |e, budget| e.program(start, &zeros, &fixed, budget))?),
-            });
+            if !matches!(image.code.get(start as usize), Some(Op::End)) {
+                let program = |e: &mut Emitter, budget: &mut usize| e.program(start, &zeros, &fixed, budget);
+                ids[entry as usize] = Some(maker.function(2, &mut live, program)?);
+            }
+            // Packets begin with the parser, and copies with egress.
+            if matches!(entry, Entry::Parser | Entry::Egress) {
+                cleared.add_all(&live);
+            }
         }
-        let size = maker.function(2, |e, budget| e.before_deparsing(&fixed, budget))?;
-        let write = maker.function(3, |e, _| e.headers_write())?;
+        let cleared = cleared.runs(image.metadata_slots);
         m.finalize_definitions()?;
         let address = |id: FuncId| m.get_finalized_function(id);
         // SAFETY: these are the addresses of functions that were compiled with the signatures of these types. A
         // signature has two or three pointers, a 64-bit result and the host's C calling convention.
         let run = |id| unsafe { std::mem::transmute::<*const u8, Run>(address(id)) };
-        let entries: Vec<Option<Run>> = ids.into_iter().map(|id| id.map(run)).collect();
+        let entries = ids.map(|id| id.map(run));
         // SAFETY: as above.
         let size = unsafe { std::mem::transmute::<*const u8, Size>(address(size)) };
         // SAFETY: as above.
         let write = unsafe { std::mem::transmute::<*const u8, Write>(address(write)) };
-        let Ok(entries) = entries.try_into() else { return Err(NoCode) };
-        Ok(Native { entries, size, write, _module: module })
+        Ok(Native { entries, size, write, cleared, _module: module })
+    }
+
+    /// The metadata that has to be 0 in front of the code, in runs of slots.
+    #[inline]
+    pub(crate) fn cleared(&self) -> &[Range<usize>] {
+        &self.cleared
     }
 
     /// The native form of [`Core::interpret`], for the entries of [`Entry::PACKET`].
@@ -146,15 +168,15 @@ impl Native {
         frame: &mut Frame,
         room: impl FnOnce(&mut Frame, usize, usize) -> bool,
     ) -> bool {
-        let env = Env::new(core, image, frame.bytes());
+        let mut env = Env::new(core, image, frame.bytes());
         // SAFETY: as in `run`.
         let size = unsafe { (self.size)(core, &env) } as usize;
         if core.condemned || !room(frame, core.cursor, size) {
             return false;
         }
         let out = &mut frame.bytes_mut()[..size];
-        let env = Env::new(core, image, &[]);
-        // SAFETY: as in `run`; and the code writes the headers that it has just counted: nothing else had the core.
+        env.len = 0;
+        // SAFETY: as in `run`, the state's vectors are where they were; and the code writes the headers that it has just counted: nothing else had the core.
         unsafe { (self.write)(core, &env, out.as_mut_ptr()) };
         true
     }
@@ -184,10 +206,12 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// A function of `params` pointers whose code `body` emits.
+    /// A function of `params` pointers whose code `body` emits. `live` are the slots that matter when it has ended, and then those that
+    /// matter when it begins.
     fn function(
         &mut self,
         params: usize,
+        live: &mut SlotSet,
         body: impl FnOnce(&mut Emitter, &mut usize) -> Result<(), NoCode>,
     ) -> Result<FuncId, NoCode> {
         let word = AbiParam::new(types::I64);
@@ -203,7 +227,9 @@ impl Maker<'_> {
         builder.switch_to_block(block);
         let mut emitter = Emitter::new(self.image, builder, block, self.module.isa().default_call_conv());
         body(&mut emitter, &mut self.budget)?;
+        let slots = emitter.slots;
         emitter.finish();
+        *live = stores::drop_unread(&mut context.func, slots, self.image, live);
         self.module.define_function(id, &mut context).map_err(|_| NoCode)?;
         Ok(id)
     }
