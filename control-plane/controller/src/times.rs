@@ -19,9 +19,9 @@ pub(crate) mod operations {
 
     /// How long rings may keep their items before they count as not being emptied.
     pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-    /// How long no program can take rings to a consumer that leaves. Longer than most changes take; it ends by itself, as a
-    /// controller may die meanwhile.
-    pub(crate) const HOLD: Duration = Duration::from_secs(30);
+    /// How long no program can take a ring that is about to go. Each look renews it. It ends by itself, as a controller
+    /// may die meanwhile, and sooner than programs lose their patience.
+    pub(crate) const HOLD: Duration = Duration::from_secs(2);
     /// Between two looks at rings.
     pub(crate) const LOOK: Duration = Duration::from_millis(5);
 }

@@ -107,7 +107,7 @@ pub enum AgentError {
     },
     /// Held for a change of its flow.
     #[error(
-        "ring `{0}` takes no program now: its consumer is being taken out of the flow; try again in a moment"
+        "ring `{0}` takes no program now: a member of its flow is being taken out, and the ring with it; try again in a moment"
     )]
     Held(String),
     /// The agent is going down.

@@ -123,6 +123,9 @@ pub struct RingInfo {
 
 impl RingInfo {
     /// Whether a program can take it now.
+    ///
+    /// # Errors
+    /// [`AgentError::Held`].
     fn open(&self) -> Result<(), AgentError> {
         match self.held.is_some_and(|until| Instant::now() < until) {
             true => Err(AgentError::Held(self.name.clone())),
@@ -549,7 +552,7 @@ impl Agent {
         Ok(self.table()?.rings.values().cloned().collect())
     }
 
-    /// No program can take these producer rings for so long, from now on; 0: programs can take them again.
+    /// No program can take these producer rings for so long, from now on.
     ///
     /// # Errors
     /// [`AgentError::ShuttingDown`].
@@ -575,7 +578,7 @@ impl Agent {
     /// The pushing handle of a producer ring, for a program in this process.
     ///
     /// # Errors
-    /// [`AgentError::NotFound`], [`AgentError::Attach`].
+    /// [`AgentError::NotFound`], [`AgentError::Held`], [`AgentError::Attach`].
     pub fn attach_producer(&self, name: &str, cancel: Cancel) -> Result<Producer, AgentError> {
         let mut producer = self.attach(name, |ring| ring.attach_producer(cancel))?;
         if let Some(bell) = self.bell_of(&self.ring(name)?) {

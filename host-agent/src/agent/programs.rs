@@ -27,6 +27,10 @@ use zsr_ring::{AttachError, ByteOrder, Lease, Left, Role};
 
 /// How long a program may take to say what it wants.
 const GREETING: Duration = Duration::from_secs(5);
+/// How long a program waits for a ring that is held: longer than a hold that nobody renews.
+const HELD: Duration = Duration::from_secs(5);
+/// Between two attempts at such a ring.
+const AGAIN: Duration = Duration::from_millis(20);
 /// Characters of a command line that are shown.
 const LONGEST_COMMAND: usize = 80;
 /// How often rings' counters of 32 bits are looked at, so that they are not missed going round.
@@ -151,16 +155,21 @@ impl Agent {
         mut regions: Vec<Arc<dyn Memory>>,
         program: &str,
     ) -> Result<Admitted, (String, bool)> {
+        let begun = tokio::time::Instant::now();
         loop {
             if let Ok(info) = self.ring(&attach.ring)
                 && !self.0.passes.fits(info.id, &attach.pass)
             {
                 return Err((no_pass(attach), true));
             }
-            let leaving = self.ring(&attach.ring).ok().and_then(|info| self.0.holders.is_leaving(info.id));
+            let info = self.ring(&attach.ring).ok();
+            let leaving = info.as_ref().and_then(|info| self.0.holders.is_leaving(info.id));
+            let is_held = info.is_some_and(|info| info.open().is_err());
             match (self.admit(attach, &mut regions, program), leaving) {
                 // Ends with an error, since nothing is sent.
                 (Err(_), Some(mut leaving)) => drop(leaving.changed().await),
+                // The ring goes, or it stays.
+                (Err(_), None) if is_held && begun.elapsed() < HELD => tokio::time::sleep(AGAIN).await,
                 (done, _) => return done.map_err(|refusal| (refusal, false)),
             }
         }

@@ -200,19 +200,26 @@ fn no_program_takes_a_ring_whose_consumer_is_about_to_leave() {
     let mut own = client.clone();
     let removal = rig.runtime.spawn(async move { own.remove_member(remove).await });
     assert_eq!(rig.runtime.block_on(next(&mut events, EventKind::MemberLeaving)).member, "h3");
-    let take = || pu::attach_producer(&rig.programs(2), "f.h2.h3", Cancel::new());
     let refusal = loop {
         assert!(!removal.is_finished(), "its program is still there");
-        match take() {
+        match rig.agents[1].attach_producer("f.h2.h3", Cancel::new()) {
             Ok(ring) => ring.detach(),
             Err(refusal) => break refusal.to_string(),
         }
     };
     assert!(refusal.contains("`f.h2.h3` takes no program now"), "{refusal}");
+    // The member of another host is not held.
+    producer(&rig, 2, "f.h2.h4").detach();
+    // A program in another process waits until the ring has gone, or stays.
+    let programs = rig.programs(2);
+    let waits = std::thread::spawn(move || {
+        let ring = pu::attach_producer(&programs, "f.h2.h3", Cancel::new());
+        ring.map(Producer::detach)
+    });
     stays.detach();
     let refusal = rig.runtime.block_on(removal).expect("no panic").expect_err("refused");
     assert!(refusal.message().contains("ring `f.h3` still holds 64 B"), "{}", refusal.message());
-    take().expect("the consumer stays").detach();
+    waits.join().expect("no panic").expect("the consumer stays");
     assert_eq!(pop(&mut consumer(&rig, 3, "f.h3")), 0);
     delete(&mut client, &rig);
     assert!(rig.is_clean());

@@ -372,19 +372,18 @@ impl Agents {
         &self,
         rings: impl Iterator<Item = &'r Ring>,
     ) -> (HashMap<String, proto::Ring>, Option<ControllerError>) {
-        let seen = self.look_at(by_host(rings), Besides::default(), PATIENCE).await;
-        (seen.rings, seen.failure)
+        self.look_and_hold(rings, None).await
     }
 
-    /// As [`look`](Self::look), but no program can take the rings for `time` from then on; 0: programs can take them again. Agents of the
-    /// version before only say what is there.
-    pub(crate) async fn hold<'r>(
+    /// As [`look`](Self::look). No program can take the producer rings among them for the time `hold` from then on. Agents of the version
+    /// before only say what is there.
+    pub(crate) async fn look_and_hold<'r>(
         &self,
         rings: impl Iterator<Item = &'r Ring>,
-        time: Duration,
-    ) -> HashMap<String, proto::Ring> {
-        let besides = Besides { hold: Some(time), ..Besides::default() };
-        self.look_at(by_host(rings), besides, PATIENCE).await.rings
+        hold: Option<Duration>,
+    ) -> (HashMap<String, proto::Ring>, Option<ControllerError>) {
+        let seen = self.look_at(by_host(rings), Besides { figures: false, hold }, PATIENCE).await;
+        (seen.rings, seen.failure)
     }
 
     /// The agents' words about rings, and about `hosts`: their figures. Hosts may have none of the rings.
@@ -445,7 +444,7 @@ impl Agents {
 }
 
 /// What a look at rings asks besides.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Besides {
     /// The figures of their hosts.
     figures: bool,

@@ -36,11 +36,6 @@ fn joining(member: &NewMember) -> &str {
     if member.name.is_empty() { &member.host } else { &member.name }
 }
 
-/// The producer rings among `rings`.
-fn lanes(rings: &[Ring]) -> impl Iterator<Item = &Ring> {
-    rings.iter().filter(|ring| ring.ids.is_producer)
-}
-
 /// No member can join any more.
 fn has_ended(flow: &Flow) -> ControllerError {
     let message = format!(
@@ -271,9 +266,10 @@ impl Controller {
         let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
         let told = members.iter().filter(is_consumer).filter(|_| before.kind.routes());
         let told: Vec<&String> = told.collect();
-        for member in &told {
-            underway.waits_for(format!("programs that push to `{member}` to leave their rings"));
-            self.tell_producers(name, member, &going).await;
+        if !told.is_empty() {
+            let members = told.iter().map(|m| m.as_str()).collect::<Vec<_>>().join("`, `");
+            underway.waits_for(format!("programs that push to `{members}` to leave their rings"));
+            self.tell_producers(name, &told, &going).await;
         }
         let removed = match self.settle_down(name, &going, false).await {
             Ok(()) => self.take_out(underway, name, members, Leave::Empty).await,
@@ -282,7 +278,6 @@ impl Controller {
         for member in told {
             self.state().leaving.remove(&(name.clone(), member.clone()));
             if removed.is_err() {
-                self.0.agents.hold(lanes(&going), Duration::ZERO).await;
                 self.0.events.emit(EventKind::FlowChanged, of_flow(name, format!("member `{member}` stays")));
             }
         }
@@ -294,15 +289,20 @@ impl Controller {
         self.0.agents.told(flow.members().map(|m| m.host.clone()).collect()).await;
     }
 
-    /// Tells programs that push to a consumer that it is leaving, and gives them a moment to leave the `rings` to it. No other program can
-    /// take these rings: it might have heard of nothing yet, and what it pushed would be lost with them.
-    async fn tell_producers(&self, flow: &str, consumer: &str, rings: &[Ring]) {
-        self.state().leaving.insert((flow.to_owned(), consumer.to_owned()));
-        let event = zsr_api::controller::Event { member: consumer.to_owned(), ..of_flow(flow, "") };
-        self.0.events.emit(EventKind::MemberLeaving, event);
+    /// Tells programs that push to consumers that these are leaving, and gives them a moment to leave the `rings` to them. No other program
+    /// can take these rings: it might have heard of nothing yet, and what it pushed would be lost with them.
+    async fn tell_producers(&self, flow: &str, consumers: &[&String], rings: &[Ring]) {
+        for consumer in consumers {
+            self.state().leaving.insert((flow.to_owned(), (*consumer).clone()));
+        }
+        for consumer in consumers {
+            let event = zsr_api::controller::Event { member: (*consumer).clone(), ..of_flow(flow, "") };
+            self.0.events.emit(EventKind::MemberLeaving, event);
+        }
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            let found = self.0.agents.hold(lanes(rings), HOLD).await;
+            let lanes = rings.iter().filter(|ring| ring.ids.is_producer);
+            let (found, _) = self.0.agents.look_and_hold(lanes, Some(HOLD)).await;
             if !found.values().any(|ring| ring.attached) {
                 return;
             }
@@ -455,24 +455,26 @@ impl Controller {
         }
     }
 
-    /// Whether rings hold no items that would be lost with them: a program at a consumer ring can still pop the items
-    /// in it.
+    /// Whether rings that are about to go hold no items that would be lost with them: a program at a consumer ring can
+    /// still pop the items in it. No further program can take a producer ring for a moment.
     pub(crate) async fn settled(&self, flow: &str, rings: &[Ring]) -> Result<(), Unsettled> {
-        self.look_for_items(flow, rings, |ring| ring.role() == Role::Consumer && ring.attached).await
+        let excused = |ring: &agent::Ring| ring.role() == Role::Consumer && ring.attached;
+        self.look_for_items(flow, rings, Some(HOLD), excused).await
     }
 
     /// Whether no ring holds items.
     pub(crate) async fn drained(&self, flow: &str, rings: &[Ring]) -> Result<(), Unsettled> {
-        self.look_for_items(flow, rings, |_| false).await
+        self.look_for_items(flow, rings, None, |_| false).await
     }
 
     async fn look_for_items(
         &self,
         flow: &str,
         rings: &[Ring],
+        hold: Option<Duration>,
         excused: impl Fn(&agent::Ring) -> bool,
     ) -> Result<(), Unsettled> {
-        let (found, failure) = self.0.agents.look(rings.iter()).await;
+        let (found, failure) = self.0.agents.look_and_hold(rings.iter(), hold).await;
         if let Some(refusal) = failure {
             let message = format!(
                 "flow `{flow}`: nobody knows whether all items were delivered: {}; use --force to go on all the same",

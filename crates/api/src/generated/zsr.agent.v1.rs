@@ -355,8 +355,8 @@ pub struct ListRingsRequest {
     /// Whether the answer tells the host's figures, too.
     #[prost(bool, tag = "2")]
     pub figures: bool,
-    /// How long no program can come to these producer rings from now on, ms; 0: programs can come again. Absent: nothing changes. A program
-    /// that has such a ring keeps it.
+    /// How long no program can come to these producer rings from now on, ms. Absent: nothing changes. A program that comes meanwhile waits a
+    /// moment. One that has such a ring keeps it.
     #[prost(uint32, optional, tag = "3")]
     pub hold_ms: ::core::option::Option<u32>,
 }

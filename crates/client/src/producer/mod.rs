@@ -269,17 +269,20 @@ impl FlowProducer {
             let Some(member) = flow.producers.iter().find(|m| m.name == self.member) else {
                 return self.tell_losses();
             };
+            let mut waits = false;
             for ring in &member.rings {
                 if ended.contains(&ring.name) {
                     continue;
                 }
                 match self.take(ring, "") {
+                    // Nobody can take it until its consumer has left, or stays after all.
+                    Err(ProgramError::Ring(_)) if self.is_going(&ring.name) => waits = true,
                     // The controller has ended it in our place, or the ring is gone again.
                     Ok(()) | Err(ProgramError::Ring(_)) => ended.push(ring.name.clone()),
                     Err(e) => return Err(e),
                 }
             }
-            if self.lanes.is_empty() {
+            if self.lanes.is_empty() && !(waits && !self.options.cancel.sleep(LOOK)) {
                 return self.tell_losses();
             }
         }

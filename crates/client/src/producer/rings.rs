@@ -113,7 +113,7 @@ impl FlowProducer {
     }
 
     /// Whether a ring has left the flow meanwhile, or is about to leave it with its consumer.
-    fn is_going(&self, ring: &str) -> bool {
+    pub(super) fn is_going(&self, ring: &str) -> bool {
         let stays = |flow: &proto::Flow| {
             let at = |m: &proto::FlowMember| m.rings.iter().position(|r| r.name == ring);
             let at = flow.producers.iter().find_map(at);
