@@ -161,7 +161,8 @@ fn in_front_of(image: &Image, op: &Op, bits: &HashMap<R, usize>, fixed: &Fixed, 
     }
 }
 
-/// The slots that are 0 when an entry's code begins: cleared for each packet, and written by nothing since.
+/// The slots that count as 0 when an entry's code begins: written by nothing since the packet came. The code has 0 in
+/// their place. Of those that it reads all the same, `stores` says that they have to be cleared.
 pub(super) fn zeros(image: &Image, entry: Entry) -> Result<Vec<R>, NoCode> {
     let before: &[Entry] = match entry {
         Entry::Parser => &[],

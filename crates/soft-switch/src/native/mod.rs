@@ -70,7 +70,8 @@ pub(crate) struct Native {
     entries: [Option<Run>; Entry::PACKET.len()],
     size: Size,
     write: Write,
-    /// The metadata that has to be 0 in front of the code, in runs of slots. All else is written before it is read.
+    /// The metadata that has to be 0 in front of the code, in runs of slots. All else is written before it is
+    /// read, or is never read, since it is known to be 0.
     cleared: Vec<Range<usize>>,
     _module: Code,
 }

@@ -45,6 +45,17 @@ pub(super) fn visible(image: &Image) -> SlotSet {
 pub(super) fn drop_unread(func: &mut Function, slots: Value, image: &Image, behind: &SlotSet) -> SlotSet {
     let slots = func.dfg.resolve_aliases(slots);
     let blocks: Vec<Block> = func.layout.blocks().collect();
+    // An address among the slots that is known only when the code runs could be read from anywhere behind it.
+    let computes = |inst: Inst| {
+        let is_access =
+            matches!(func.dfg.insts[inst], InstructionData::Load { .. } | InstructionData::Store { .. });
+        !is_access && func.dfg.inst_args(inst).iter().any(|v| func.dfg.resolve_aliases(*v) == slots)
+    };
+    if blocks.iter().any(|block| func.layout.block_insts(*block).any(computes)) {
+        let mut all = behind.clone();
+        image.metadata_runs.iter().for_each(|run| all.add(run.start as R, run.len()));
+        return all;
+    }
     let of_block = |block: &Block| -> Vec<(Inst, Access)> {
         let accesses = func.layout.block_insts(*block);
         accesses.filter_map(|inst| Some((inst, access(func, inst, slots, image)?))).collect()
@@ -172,8 +183,6 @@ fn access(func: &Function, inst: Inst, slots: Value, image: &Image) -> Option<Ac
             Some(read_by_call(func, func.dfg.inst_args(inst), image).map_or(Access::ReadsAll, Access::Reads))
         }
         ref data if data.opcode().is_return() => Some(Access::Ends),
-        // An address among the slots that is known only when it runs.
-        _ if func.dfg.inst_args(inst).iter().any(|v| is_slots(*v)) => Some(Access::ReadsAll),
         _ => None,
     }
 }
