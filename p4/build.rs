@@ -6,9 +6,7 @@ use std::path::Path;
 mod sources;
 
 fn main() {
-    for folder in ["arch", "common", "pipeline"] {
-        watch(Path::new(folder));
-    }
+    watch(Path::new("."));
     let hash = sources::hash_of_sources(Path::new(".")).expect("p4/ is readable");
     println!("cargo::rustc-env=ZSR_P4_SOURCES_SHA256={hash}");
 }

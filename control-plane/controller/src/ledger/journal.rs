@@ -343,7 +343,7 @@ fn read(text: &[u8]) -> io::Result<Recovered> {
         let parsed = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
             Err(e) => {
-                let advice = "repair it, or take the file away: the flows that it names are then gone";
+                let advice = "repair it, with a line end behind each line, or take the file away: the flows that it names are then gone";
                 let what = format!("line {} is damaged: {e}; {advice}", number + 1);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
