@@ -282,7 +282,7 @@ impl FlowProducer {
                     Err(e) => return Err(e),
                 }
             }
-            if self.lanes.is_empty() && !(waits && !self.options.cancel.sleep(LOOK)) {
+            if self.lanes.is_empty() && (!waits || self.options.cancel.sleep(LOOK)) {
                 return self.tell_losses();
             }
         }
