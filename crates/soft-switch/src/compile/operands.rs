@@ -123,6 +123,24 @@ impl Op {
         }
     }
 
+    /// Whether the instruction reads slots that neither [`reads`](Self::reads) nor [`range_reads`](Self::range_reads) nor
+    /// its calculation names: those of headers and stacks, by their numbers, or by the program's lists.
+    pub(crate) fn reads_others(&self) -> bool {
+        match self {
+            Op::Args { .. } | Op::Drop => false,
+            Op::LoadIdx { .. }
+            | Op::Elem { .. }
+            | Op::UnionElem { .. }
+            | Op::ValidDyn { .. }
+            | Op::EqHeader { .. }
+            | Op::EqVarbit { .. }
+            | Op::BrSet { .. }
+            | Op::Note { .. } => true,
+            // What writes such slots reads them, too.
+            op => matches!(op.writes(), Writes::Unknown),
+        }
+    }
+
     /// The slots that the instruction writes.
     pub(crate) fn writes(&self) -> Writes {
         match *self {

@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use super::NoCode;
 use super::fixed::Fixed;
 use super::flow::{At, Graph};
 use super::fold;
+use super::{NoCode, backward};
 use crate::compile::operands::Writes;
 use crate::exec::core::Entry;
 use crate::image::Image;
@@ -31,36 +31,17 @@ impl Deciding {
         let bits = deciding_slots(image, &places, fixed);
         let words = bits.len().div_ceil(64);
         let number: HashMap<At, usize> = places.iter().enumerate().map(|(i, at)| (*at, i)).collect();
-        let mut before: Vec<Vec<usize>> = vec![Vec::new(); places.len()];
-        let mut behind: Vec<Vec<usize>> = Vec::with_capacity(places.len());
+        let mut nexts: Vec<Vec<usize>> = Vec::with_capacity(places.len());
         let mut next = Vec::new();
-        for (i, at) in places.iter().enumerate() {
+        for at in &places {
             graph.successors(*at, &mut next);
-            let numbers: Vec<usize> = next.drain(..).filter_map(|at| number.get(&at).copied()).collect();
-            numbers.iter().for_each(|n| before[*n].push(i));
-            behind.push(numbers);
+            nexts.push(next.drain(..).filter_map(|at| number.get(&at).copied()).collect());
         }
-        let mut live = vec![vec![0u64; words]; places.len()];
-        let mut todo: Vec<usize> = (0..places.len()).collect();
-        let mut waits = vec![true; places.len()];
-        while let Some(i) = todo.pop() {
-            waits[i] = false;
-            let mut now = vec![0u64; words];
-            for n in &behind[i] {
-                now.iter_mut().zip(&live[*n]).for_each(|(a, b)| *a |= b);
-            }
+        let live = backward::solve(&nexts, words, |i, now| {
             if let Some(op) = image.code.get(places[i].pc as usize) {
-                in_front_of(image, op, &bits, fixed, &mut now);
+                in_front_of(image, op, &bits, fixed, now);
             }
-            if now != live[i] {
-                live[i] = now;
-                for &b in &before[i] {
-                    if !std::mem::replace(&mut waits[b], true) {
-                        todo.push(b);
-                    }
-                }
-            }
-        }
+        });
         let live = places.into_iter().zip(live).map(|(at, live)| (at, live.into())).collect();
         Deciding { bits, live }
     }

@@ -11,6 +11,7 @@
 //! code of their own. Where there is no native code (an unknown host, memory that cannot be made executable, a program too
 //! big), the interpreter runs.
 
+mod backward;
 mod bytes;
 mod emit;
 mod facts;
@@ -177,7 +178,8 @@ impl Native {
         }
         let out = &mut frame.bytes_mut()[..size];
         env.len = 0;
-        // SAFETY: as in `run`, the state's vectors are where they were; and the code writes the headers that it has just counted: nothing else had the core.
+        // SAFETY: as in `run`, since the state's vectors are where they were; and the code writes the headers that it has
+        // just counted: nothing else had the core.
         unsafe { (self.write)(core, &env, out.as_mut_ptr()) };
         true
     }

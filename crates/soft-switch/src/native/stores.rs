@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value, ValueDef, types};
 
-use super::runtime;
+use super::{backward, runtime};
 use crate::compile::calc::Segment;
 use crate::compile::optimize::SlotSet;
 use crate::image::Image;
-use crate::op::{Op, Pc, R};
+use crate::op::{Pc, R};
 
 /// What an instruction does with slots.
 enum Access {
@@ -52,9 +52,7 @@ pub(super) fn drop_unread(func: &mut Function, slots: Value, image: &Image, behi
         !is_access && func.dfg.inst_args(inst).iter().any(|v| func.dfg.resolve_aliases(*v) == slots)
     };
     if blocks.iter().any(|block| func.layout.block_insts(*block).any(computes)) {
-        let mut all = behind.clone();
-        image.metadata_runs.iter().for_each(|run| all.add(run.start as R, run.len()));
-        return all;
+        return with_metadata(image, behind.clone());
     }
     let of_block = |block: &Block| -> Vec<(Inst, Access)> {
         let accesses = func.layout.block_insts(*block);
@@ -64,35 +62,15 @@ pub(super) fn drop_unread(func: &mut Function, slots: Value, image: &Image, behi
     let live = Live::new(&accesses, behind);
     let cfg = ControlFlowGraph::with_function(func);
     let number: HashMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
-
-    let mut begins = vec![live.none(); blocks.len()];
-    let mut todo: Vec<usize> = (0..blocks.len()).collect();
-    let mut waits = vec![true; blocks.len()];
-    let after = |begins: &[Vec<u64>], i: usize| {
-        let mut after = live.none();
-        for next in cfg.succ_iter(blocks[i]) {
-            after.iter_mut().zip(&begins[number[&next]]).for_each(|(a, b)| *a |= b);
-        }
-        after
-    };
-    while let Some(i) = todo.pop() {
-        waits[i] = false;
-        let mut now = after(&begins, i);
+    let nexts: Vec<Vec<usize>> =
+        blocks.iter().map(|block| cfg.succ_iter(*block).map(|next| number[&next]).collect()).collect();
+    let begins = backward::solve(&nexts, live.behind.len(), |i, now| {
         for (_, access) in accesses[i].iter().rev() {
-            live.before(access, &mut now);
+            live.before(access, now);
         }
-        if now != begins[i] {
-            begins[i] = now;
-            for before in cfg.pred_iter(blocks[i]) {
-                let before = number[&before.block];
-                if !std::mem::replace(&mut waits[before], true) {
-                    todo.push(before);
-                }
-            }
-        }
-    }
-    for (i, accesses) in accesses.iter().enumerate() {
-        let mut now = after(&begins, i);
+    });
+    for (nexts, accesses) in nexts.iter().zip(&accesses) {
+        let mut now = backward::joined(nexts, &begins, live.behind.len());
         for (inst, access) in accesses.iter().rev() {
             if !live.before(access, &mut now) {
                 func.layout.remove_inst(*inst);
@@ -130,10 +108,6 @@ impl Live {
         live
     }
 
-    fn none(&self) -> Vec<u64> {
-        vec![0; self.behind.len()]
-    }
-
     /// From what matters behind an instruction to what does in front of it; `false` if the instruction does nothing that matters.
     fn before(&self, access: &Access, now: &mut [u64]) -> bool {
         match access {
@@ -158,13 +132,16 @@ impl Live {
     /// The slots that matter where `now` holds; those that the function does not touch are as behind it, if no call reads any slots.
     fn all(&self, image: &Image, behind: &SlotSet, now: Option<&Vec<u64>>) -> SlotSet {
         let has = |at: usize| now.is_some_and(|now| now[at / 64] >> (at % 64) & 1 == 1);
-        let mut all = behind.clone();
-        if has(0) {
-            image.metadata_runs.iter().for_each(|run| all.add(run.start as R, run.len()));
-        }
+        let mut all = if has(0) { with_metadata(image, behind.clone()) } else { behind.clone() };
         self.numbers.iter().for_each(|(r, at)| all.set(*r, has(*at)));
         all
     }
+}
+
+/// Adds all metadata that any code reads.
+fn with_metadata(image: &Image, mut slots: SlotSet) -> SlotSet {
+    image.metadata_runs.iter().for_each(|run| slots.add(run.start as R, run.len()));
+    slots
 }
 
 fn access(func: &Function, inst: Inst, slots: Value, image: &Image) -> Option<Access> {
@@ -223,39 +200,7 @@ fn read_by_call(func: &Function, args: &[Value], image: &Image) -> Option<Vec<R>
 /// The slots that an instruction reads which the interpreter executes; `None`: any.
 fn read_by(image: &Image, pc: Pc) -> Option<Vec<R>> {
     let mut op = *image.code.get(pc as usize)?;
-    // Headers and stacks are read by their numbers.
-    let by_number = matches!(
-        op,
-        Op::LoadIdx { .. }
-            | Op::StoreIdx { .. }
-            | Op::Elem { .. }
-            | Op::UnionElem { .. }
-            | Op::SetValid { .. }
-            | Op::SetInvalid { .. }
-            | Op::SetValidDyn { .. }
-            | Op::SetInvalidDyn { .. }
-            | Op::ValidDyn { .. }
-            | Op::CopyHeader { .. }
-            | Op::CopyHeaderDyn { .. }
-            | Op::EqHeader { .. }
-            | Op::CopyVarbit { .. }
-            | Op::EqVarbit { .. }
-            | Op::Push { .. }
-            | Op::Pop { .. }
-            | Op::PushUnion { .. }
-            | Op::PopUnion { .. }
-            | Op::Copies { .. }
-            | Op::Note { .. }
-            | Op::Apply { .. }
-            | Op::Extract { .. }
-            | Op::ExtractNext { .. }
-            | Op::ExtractNextUnion { .. }
-            | Op::ExtractVar { .. }
-            | Op::ExtractVarNext { .. }
-            | Op::ExtractVarNextUnion { .. }
-            | Op::BrSet { .. }
-    );
-    if by_number {
+    if op.reads_others() {
         return None;
     }
     let mut read = Vec::new();
