@@ -148,7 +148,8 @@ impl Agent {
         drop(held);
     }
 
-    /// As [`admit`](Self::admit), once a program is noted to be gone that had the ring. A refusal says whether it is for want of a pass.
+    /// As [`admit`](Self::admit), once a program is noted to be gone that had the ring, and the ring is not held, for which the program
+    /// waits a moment. A refusal says whether it is for want of a pass.
     async fn admit_when_free(
         &self,
         attach: &proto::Attach,
@@ -157,19 +158,18 @@ impl Agent {
     ) -> Result<Admitted, (String, bool)> {
         let begun = tokio::time::Instant::now();
         loop {
-            if let Ok(info) = self.ring(&attach.ring)
-                && !self.0.passes.fits(info.id, &attach.pass)
-            {
+            let info = self.ring(&attach.ring).ok();
+            if info.as_ref().is_some_and(|info| !self.0.passes.fits(info.id, &attach.pass)) {
                 return Err((no_pass(attach), true));
             }
-            let info = self.ring(&attach.ring).ok();
-            let leaving = info.as_ref().and_then(|info| self.0.holders.is_leaving(info.id));
-            let is_held = info.is_some_and(|info| info.open().is_err());
+            let leaving = info.and_then(|info| self.0.holders.is_leaving(info.id));
+            // Asked behind a refusal: the hold may have begun meanwhile.
+            let is_held = || self.ring(&attach.ring).is_ok_and(|info| info.open().is_err());
             match (self.admit(attach, &mut regions, program), leaving) {
                 // Ends with an error, since nothing is sent.
                 (Err(_), Some(mut leaving)) => drop(leaving.changed().await),
                 // The ring goes, or it stays.
-                (Err(_), None) if is_held && begun.elapsed() < HELD => tokio::time::sleep(AGAIN).await,
+                (Err(_), None) if is_held() && begun.elapsed() < HELD => tokio::time::sleep(AGAIN).await,
                 (done, _) => return done.map_err(|refusal| (refusal, false)),
             }
         }
