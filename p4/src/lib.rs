@@ -4,7 +4,7 @@ pub mod sources;
 
 /// The program for bmv2, JSON.
 pub const JSON: &[u8] = include_bytes!("../artifacts/zsr-v1model.json");
-/// Its P4Info, protobuf text.
+/// The program's P4Info, protobuf text.
 pub const P4INFO: &[u8] = include_bytes!("../artifacts/zsr-v1model.p4info.txtpb");
 /// Hashes of the sources that it was compiled from, and of both files.
 pub const MANIFEST: &[u8] = include_bytes!("../artifacts/zsr-v1model.manifest.json");

@@ -265,9 +265,9 @@ impl Controller {
         let going: Vec<Ring> = rings_only_in(Some(before), Some(after)).cloned().collect();
         let is_consumer = |m: &&String| before.consumers.iter().any(|c| c.name == **m);
         let told = members.iter().filter(is_consumer).filter(|_| before.kind.routes());
-        let told: Vec<&String> = told.collect();
+        let told: Vec<String> = told.cloned().collect();
         if !told.is_empty() {
-            let members = told.iter().map(|m| m.as_str()).collect::<Vec<_>>().join("`, `");
+            let members = told.join("`, `");
             underway.waits_for(format!("programs that push to `{members}` to leave their rings"));
             self.tell_producers(name, &told, &going).await;
         }
@@ -291,12 +291,10 @@ impl Controller {
 
     /// Tells programs that push to consumers that these are leaving, and gives them a moment to leave the `rings` to them. No other program
     /// can take these rings: it might have heard of nothing yet, and what it pushed would be lost with them.
-    async fn tell_producers(&self, flow: &str, consumers: &[&String], rings: &[Ring]) {
+    async fn tell_producers(&self, flow: &str, consumers: &[String], rings: &[Ring]) {
+        self.state().leaving.extend(consumers.iter().map(|c| (flow.to_owned(), c.clone())));
         for consumer in consumers {
-            self.state().leaving.insert((flow.to_owned(), (*consumer).clone()));
-        }
-        for consumer in consumers {
-            let event = zsr_api::controller::Event { member: (*consumer).clone(), ..of_flow(flow, "") };
+            let event = zsr_api::controller::Event { member: consumer.clone(), ..of_flow(flow, "") };
             self.0.events.emit(EventKind::MemberLeaving, event);
         }
         let begun = Instant::now();

@@ -49,7 +49,7 @@ pub enum RestartError {
         system: String,
         /// The process.
         process: String,
-        /// Its unit.
+        /// The process's unit.
         unit: String,
     },
     /// The topology is not sound any more; the process still runs.

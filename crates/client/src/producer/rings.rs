@@ -114,13 +114,12 @@ impl FlowProducer {
 
     /// Whether a ring has left the flow meanwhile, or is about to leave it with its consumer.
     pub(super) fn is_going(&self, ring: &str) -> bool {
-        let stays = |flow: &proto::Flow| {
+        get(&self.session, &self.flow).is_ok_and(|flow| {
             let at = |m: &proto::FlowMember| m.rings.iter().position(|r| r.name == ring);
-            let at = flow.producers.iter().find_map(at);
             let leaves = |c: &proto::FlowMember| flow.kind() == proto::FlowKind::Shuffle && c.leaving;
-            at.is_some_and(|at| !flow.consumers.get(at).is_some_and(leaves))
-        };
-        get(&self.session, &self.flow).is_ok_and(|flow| !stays(&flow))
+            let at = flow.producers.iter().find_map(at);
+            at.is_none_or(|at| flow.consumers.get(at).is_some_and(leaves))
+        })
     }
 
     /// What the flow is, from a controller that may be away for a moment.
