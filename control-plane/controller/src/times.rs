@@ -39,6 +39,8 @@ pub(crate) mod quiesce {
     pub(crate) const NO_ANSWER: Duration = Duration::from_secs(20);
     /// How long numbers that were given back wait for others: one turn, one question and one write serve all of them.
     pub(crate) const GATHER: Duration = Duration::from_millis(50);
+    /// How long the last commit record of a worker without producers may take.
+    pub(crate) const LAST_COMMIT: Duration = Duration::from_secs(1);
     /// Between two questions to a worker that is not at rest.
     pub(crate) const PAUSE: Duration = Duration::from_micros(500);
 }

@@ -19,7 +19,6 @@ use zsr_api::{
     agent::{self, Role},
     controller::{self as proto, EventKind},
 };
-use zsr_plan::dataplane::admin;
 use zsr_plan::dataplane::model::{Doubt, Flow, Member, Ring};
 use zsr_plan::error::{ControllerError, ErrorKind};
 use zsr_plan::messages;
@@ -343,8 +342,8 @@ impl Controller {
     pub(crate) async fn end_empty_lanes(&self, work: &mut Work, flows: &[Flow]) {
         for flow in flows.iter().filter(|flow| flow.lanes > 1 && !flow.is_adrift()) {
             for worker in flow.lanes_without_producers() {
-                let close = admin::close(worker, self.0.plane.pipes());
-                if let Err(refusal) = work.switch.packet_out(close).await {
+                let rto = Duration::from_micros(flow.settings.rto_us);
+                if let Err(refusal) = self.end_worker(work, worker, rto).await {
                     tracing::warn!(flow = flow.name, "a lane without producers did not end: {refusal}");
                 }
             }

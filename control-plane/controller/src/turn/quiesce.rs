@@ -3,7 +3,7 @@
 //! answer.
 
 use crate::health::doubts;
-use crate::times::quiesce::{ANSWER, GATHER, LATE_ANSWER, NO_ANSWER, PAUSE};
+use crate::times::quiesce::{ANSWER, GATHER, LAST_COMMIT, LATE_ANSWER, NO_ANSWER, PAUSE};
 use crate::turn::transaction::stuck;
 use crate::{Controller, Work};
 use std::collections::BTreeSet;
@@ -102,6 +102,37 @@ impl Controller {
         }
         let message = format!("switch `{}` does not answer for worker {worker}", self.switch_name());
         Err(ControllerError::new(ErrorKind::Unavailable, message))
+    }
+
+    /// Has a worker without producers write its last commit record, and waits until it is acknowledged. Its ticks end at its empty list, so
+    /// it repeats nothing by itself: every `rto` it is told to.
+    pub(crate) async fn end_worker(
+        &self,
+        work: &mut Work,
+        worker: u16,
+        rto: Duration,
+    ) -> Result<(), ControllerError> {
+        let pipes = self.0.plane.pipes();
+        let begun = Instant::now();
+        let (mut told, mut packets) = (begun, vec![admin::close(worker, pipes)]);
+        loop {
+            let state = self.ask_behind(work, std::mem::take(&mut packets), worker).await?;
+            if state.phase == PHASE_CLOSED || state.has_stopped() {
+                return Ok(());
+            }
+            if begun.elapsed() > LAST_COMMIT {
+                let message = format!("worker {worker} is still in phase {}", state.phase);
+                return Err(ControllerError::new(ErrorKind::Stuck, message));
+            }
+            tokio::time::sleep(PAUSE).await;
+            if told.elapsed() >= rto {
+                told = Instant::now();
+                packets.push(match state.phase {
+                    PHASE_CLOSING => admin::retry(worker, pipes),
+                    _ => admin::close(worker, pipes),
+                });
+            }
+        }
     }
 
     /// Waits until `workers`, which are held, have no transfer under way, for at most `time`. Returns the workers that
