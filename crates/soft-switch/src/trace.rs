@@ -13,10 +13,10 @@ use crate::table::NO_ACTION;
 /// Lines that are kept until somebody takes them.
 const MOST_LINES: usize = 100_000;
 
-/// A text for a place in the code. Each `{}` in it stands for a value: its first slot and its width in bits.
+/// A text for a place in the code, in parts. Between two of them stands a value: its first slot and its width in bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
-    pub text: String,
+    pub parts: Vec<String>,
     pub values: Vec<(R, u32)>,
 }
 
@@ -84,7 +84,7 @@ impl Core {
         };
         let mut text = String::new();
         let mut values = note.values.iter();
-        for (at, part) in note.text.split("{}").enumerate() {
+        for (at, part) in note.parts.iter().enumerate() {
             if at > 0 {
                 text += &values.next().map_or("{}".into(), |(r, width)| self.shown(*r, *width));
             }

@@ -72,7 +72,16 @@ pub(crate) fn body(cx: &mut Cx, names: &Names, primitives: &[Node]) -> Result<()
                     cx.branch(&test, to, false)?;
                 }
             }
-            _ => primitive(cx, names, p, op, &params)?,
+            ("exit", _) => {
+                statement(cx, p, None);
+                primitive(cx, names, p, op, &params)?;
+            }
+            // It says its text itself.
+            ("log_msg", _) => primitive(cx, names, p, op, &params)?,
+            _ => {
+                primitive(cx, names, p, op, &params)?;
+                statement(cx, p, params.first());
+            }
         }
         cx.asm.reset_temps();
     }
@@ -247,17 +256,49 @@ pub(crate) fn primitive(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: 
     }
 }
 
-/// Where an `assert` or `assume` stands.
-fn assert_site(op: &str, p: &Node) -> AssertSite {
+/// The place of a primitive in its P4 source, and its text there, if the compiler wrote them down.
+fn source<'a>(p: &Node<'a>) -> (Option<String>, Option<&'a str>) {
     let source = p.opt("source_info");
     let text = |key: &str| source.as_ref()?.opt(key)?.str().ok();
     let number = |key: &str| source.as_ref()?.opt(key)?.int().ok();
     let place = match (text("filename"), number("line"), number("column")) {
-        (Some(file), Some(line), Some(column)) => format!("{file}:{line}:{column}"),
-        (Some(file), Some(line), None) => format!("{file}:{line}"),
-        _ => p.place(),
+        (Some(file), Some(line), Some(column)) => Some(format!("{file}:{line}:{column}")),
+        (Some(file), Some(line), None) => Some(format!("{file}:{line}")),
+        _ => None,
     };
-    AssertSite { text: text("source_fragment").unwrap_or(op).trim_end_matches(';').to_string(), place }
+    (place, text("source_fragment").map(|text| text.trim_end_matches(';').trim()))
+}
+
+/// Where an `assert` or `assume` stands.
+fn assert_site(op: &str, p: &Node) -> AssertSite {
+    let (place, text) = source(p);
+    AssertSite { text: text.unwrap_or(op).to_string(), place: place.unwrap_or_else(|| p.place()) }
+}
+
+/// Says that a statement of the P4 source was carried out, and the value of the field that it may have written.
+fn statement(cx: &mut Cx, p: &Node, written: Option<&Node>) {
+    if cx.asm.notes.is_none() {
+        return;
+    }
+    let (Some(place), Some(text)) = source(p) else { return };
+    let text = format!("    {place} {text}");
+    match written.and_then(|field| written_field(cx, field)) {
+        Some((name, slot, width)) => {
+            cx.asm.note_parts(|| vec![format!("{text}: {name}="), String::new()], &[(slot, width)])
+        }
+        None => cx.asm.note_parts(|| vec![text], &[]),
+    }
+}
+
+/// A field: its name, its first slot and its width in bits.
+fn written_field(cx: &Cx, n: &Node) -> Option<(String, R, u32)> {
+    if n.get("type").ok()?.str().ok()? != "field" {
+        return None;
+    }
+    let Ok(Any::Num(Expr::Field(field))) = cx.layout.expr(n) else { return None };
+    let parts = n.get("value").ok()?.array().ok()?;
+    let parts: Vec<&str> = parts.iter().filter_map(|part| part.str().ok()).collect();
+    (!field.varbit).then(|| (parts.join("."), field.slot, field.width))
 }
 
 /// Primitives that touch state beyond the packet's headers.

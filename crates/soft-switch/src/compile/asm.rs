@@ -107,11 +107,16 @@ impl Asm {
         self.code.push(op);
     }
 
-    /// Says something here, if the program is to be traced.
+    /// Says something here, if the program is to be traced. Each `{}` in the text stands for a value.
     pub(crate) fn note(&mut self, text: impl FnOnce() -> String, values: &[(R, u32)]) {
+        self.note_parts(|| text().split("{}").map(str::to_owned).collect(), values);
+    }
+
+    /// As [`note`](Self::note), where the text between two values may be anything.
+    pub(crate) fn note_parts(&mut self, parts: impl FnOnce() -> Vec<String>, values: &[(R, u32)]) {
         if let Some(notes) = &mut self.notes {
             let site = notes.len() as u32;
-            notes.push(Note { text: text(), values: values.to_vec() });
+            notes.push(Note { parts: parts(), values: values.to_vec() });
             self.emit(Op::Note { site });
         }
     }

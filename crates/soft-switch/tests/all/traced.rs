@@ -55,6 +55,7 @@ fn a_trace_names_states_headers_keys_actions_and_messages() {
         "  log_msg: a packet\n",
         "  log_msg: label 0x1\n",
         "=0x14: hit, I.mark(exp=0x9)\n",
+        "    headers.p4:41:30 h.first.kind = exp: first.kind=0x9\n",
         "  to port 2\n",
         " egress to port 2\n",
         "  leaves by port 2",
@@ -62,6 +63,10 @@ fn a_trace_names_states_headers_keys_actions_and_messages() {
         let at = rest.find(part).unwrap_or_else(|| panic!("no {part:?} in the rest of\n{trace}"));
         rest = &rest[at + part.len()..];
     }
+    assert!(
+        trace.contains(r#"log_msg(\"label {}\", { h.first.sum })"#),
+        "source text is shown as it is: {trace}"
+    );
     packet[7] = 11;
     packet[11] = 19;
     b.send(1, &packet);
