@@ -23,7 +23,15 @@ pub struct Recipe {
     log: Log,
     /// The unit of systemd that the process is the main one of.
     #[serde(default)]
-    unit: Option<String>,
+    unit: Option<Unit>,
+}
+
+/// A unit of systemd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Unit {
+    name: String,
+    /// Whether it is a user's, and not the machine's.
+    user: bool,
 }
 
 /// The reason why a process could not be restarted.
@@ -43,7 +51,7 @@ pub enum RestartError {
         known: Vec<String>,
     },
     /// The process belongs to systemd, which would not know the one that takes its place.
-    #[error("{process} of system `{system}` runs as {unit}: systemctl restart {unit}")]
+    #[error("{process} of system `{system}` runs as {unit}: {command} {unit}")]
     Service {
         /// The system.
         system: String,
@@ -51,6 +59,8 @@ pub enum RestartError {
         process: String,
         /// The process's unit.
         unit: String,
+        /// What restarts units like it.
+        command: &'static str,
     },
     /// The topology is not sound any more; the process still runs.
     #[error("{0}")]
@@ -68,10 +78,11 @@ impl Recipe {
     pub(super) fn new(role: &Role, topology: &Topology, artifacts: Option<&Path>, log: &Log) -> Self {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let (topology, artifacts) = (whole(&topology.file), artifacts.map(whole));
-        // Only the main process of a unit of Type=notify has the variable (see `Launch`).
-        let is_main = std::env::var_os("NOTIFY_SOCKET").is_some();
-        let unit = is_main.then(|| std::fs::read_to_string("/proc/self/cgroup").ok()).flatten();
-        let unit = unit.as_deref().and_then(unit_of).map(str::to_owned);
+        // systemd says its number to the process that it starts. Before systemd 248 only units of Type=notify are known (see `Launch`).
+        let said = std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == std::process::id().to_string());
+        let is_main = said || std::env::var_os("NOTIFY_SOCKET").is_some();
+        let cgroup = is_main.then(|| std::fs::read_to_string("/proc/self/cgroup").ok()).flatten();
+        let unit = cgroup.as_deref().and_then(unit_of);
         Recipe { role: role.clone(), topology, artifacts, log: log.clone(), unit }
     }
 
@@ -98,8 +109,10 @@ impl Recipe {
     /// # Errors
     /// [`RestartError::Service`].
     pub fn is_own(&self, place: &Place) -> Result<(), RestartError> {
-        let Some(unit) = self.unit.clone() else { return Ok(()) };
-        Err(RestartError::Service { system: place.name().to_owned(), process: self.role.process(), unit })
+        let Some(unit) = &self.unit else { return Ok(()) };
+        let command = if unit.user { "systemctl --user restart" } else { "systemctl restart" };
+        let (system, process) = (place.name().to_owned(), self.role.process());
+        Err(RestartError::Service { system, process, unit: unit.name.clone(), command })
     }
 
     /// The role of the recipe's process.
@@ -143,9 +156,13 @@ impl Recipe {
 }
 
 /// The unit of systemd in the text of a `/proc/PID/cgroup`.
-fn unit_of(cgroup: &str) -> Option<&str> {
-    let paths = cgroup.lines().filter_map(|line| line.rsplit('/').next());
-    paths.into_iter().find(|name| name.ends_with(".service"))
+fn unit_of(cgroup: &str) -> Option<Unit> {
+    let (path, name) = cgroup
+        .lines()
+        .filter_map(|line| line.rsplit_once('/'))
+        .find(|(_, name)| name.ends_with(".service"))?;
+    // A user's units lie below the unit of the systemd that runs them.
+    Some(Unit { name: name.to_owned(), user: path.contains("/user@") })
 }
 
 #[cfg(test)]
@@ -154,10 +171,13 @@ mod tests {
 
     #[test]
     fn the_unit_of_a_process_is_that_of_its_cgroup() {
+        let unit = |name: &str, user| Some(Unit { name: name.to_owned(), user });
         let agent = "0::/system.slice/system-zsr\\x2dagent.slice/zsr-agent@h1.service\n";
-        assert_eq!(unit_of(agent), Some("zsr-agent@h1.service"));
+        assert_eq!(unit_of(agent), unit("zsr-agent@h1.service", false));
         let old = "12:cpu:/\n1:name=systemd:/system.slice/zsr-controller.service\n0::/\n";
-        assert_eq!(unit_of(old), Some("zsr-controller.service"));
+        assert_eq!(unit_of(old), unit("zsr-controller.service", false));
+        let own = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/lab.service\n";
+        assert_eq!(unit_of(own), unit("lab.service", true));
         for none in ["0::/user.slice/user-0.slice/session-3.scope\n", "0::/\n", ""] {
             assert_eq!(unit_of(none), None);
         }
