@@ -23,15 +23,10 @@ pub struct Recipe {
     log: Log,
     /// The unit of systemd that the process is the main one of.
     #[serde(default)]
-    unit: Option<Unit>,
-}
-
-/// A unit of systemd.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Unit {
-    name: String,
-    /// Whether it is a user's, and not the machine's.
-    user: bool,
+    unit: Option<String>,
+    /// Whether the unit is a user's, and not the machine's. Recipes of earlier versions do not say.
+    #[serde(default)]
+    of_user: bool,
 }
 
 /// The reason why a process could not be restarted.
@@ -78,12 +73,14 @@ impl Recipe {
     pub(super) fn new(role: &Role, topology: &Topology, artifacts: Option<&Path>, log: &Log) -> Self {
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let (topology, artifacts) = (whole(&topology.file), artifacts.map(whole));
-        // systemd says its number to the process that it starts. Before systemd 248 only units of Type=notify are known (see `Launch`).
+        // systemd puts the number of the process that it starts into this variable. Before systemd 248 only units of Type=notify are
+        // known, by their socket (see `Launch`).
         let said = std::env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == std::process::id().to_string());
         let is_main = said || std::env::var_os("NOTIFY_SOCKET").is_some();
         let cgroup = is_main.then(|| std::fs::read_to_string("/proc/self/cgroup").ok()).flatten();
-        let unit = cgroup.as_deref().and_then(unit_of);
-        Recipe { role: role.clone(), topology, artifacts, log: log.clone(), unit }
+        let (unit, of_user) = cgroup.as_deref().and_then(unit_of).unzip();
+        let of_user = of_user.unwrap_or_default();
+        Recipe { role: role.clone(), topology, artifacts, log: log.clone(), unit, of_user }
     }
 
     /// Writes the recipe down.
@@ -109,10 +106,10 @@ impl Recipe {
     /// # Errors
     /// [`RestartError::Service`].
     pub fn is_own(&self, place: &Place) -> Result<(), RestartError> {
-        let Some(unit) = &self.unit else { return Ok(()) };
-        let command = if unit.user { "systemctl --user restart" } else { "systemctl restart" };
+        let Some(unit) = self.unit.clone() else { return Ok(()) };
+        let command = if self.of_user { "systemctl --user restart" } else { "systemctl restart" };
         let (system, process) = (place.name().to_owned(), self.role.process());
-        Err(RestartError::Service { system, process, unit: unit.name.clone(), command })
+        Err(RestartError::Service { system, process, unit, command })
     }
 
     /// The role of the recipe's process.
@@ -155,14 +152,14 @@ impl Recipe {
     }
 }
 
-/// The unit of systemd in the text of a `/proc/PID/cgroup`.
-fn unit_of(cgroup: &str) -> Option<Unit> {
+/// The unit of systemd in the text of a `/proc/PID/cgroup`, and whether it is a user's.
+fn unit_of(cgroup: &str) -> Option<(String, bool)> {
     let (path, name) = cgroup
         .lines()
         .filter_map(|line| line.rsplit_once('/'))
         .find(|(_, name)| name.ends_with(".service"))?;
     // A user's units lie below the unit of the systemd that runs them.
-    Some(Unit { name: name.to_owned(), user: path.contains("/user@") })
+    Some((name.to_owned(), path.contains("/user@")))
 }
 
 #[cfg(test)]
@@ -171,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_unit_of_a_process_is_that_of_its_cgroup() {
-        let unit = |name: &str, user| Some(Unit { name: name.to_owned(), user });
+        let unit = |name: &str, of_user| Some((name.to_owned(), of_user));
         let agent = "0::/system.slice/system-zsr\\x2dagent.slice/zsr-agent@h1.service\n";
         assert_eq!(unit_of(agent), unit("zsr-agent@h1.service", false));
         let old = "12:cpu:/\n1:name=systemd:/system.slice/zsr-controller.service\n0::/\n";
