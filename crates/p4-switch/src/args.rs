@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Write what passes each port into a file per port, DIR/INTERFACE.pcap
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Write what each packet meets into a file, or to standard error: parser states, headers, tables, actions, log_msg
+    /// Write what each packet meets into a file, or to standard error: parser states, headers, tables, statements
     ///
     /// The program is interpreted then, which is much slower.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]

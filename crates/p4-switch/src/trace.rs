@@ -16,7 +16,7 @@ use crate::run::{Error, failed, load, usage};
 /// Bytes of the file that are read at a time; a block of it must fit.
 const BUFFER: usize = 1 << 18;
 
-/// Show what the packets of a capture meet in a program: parser states, headers, tables, actions, log_msg
+/// Show what the packets of a capture meet in a program: parser states, headers, tables, statements
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Trace {
     /// The packets: a capture of Ethernet frames, pcap or pcapng

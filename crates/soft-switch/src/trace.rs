@@ -1,6 +1,6 @@
-//! What a traced program tells of a packet: states of the parser, headers, tables with their keys and actions, `log_msg`, and where the
-//! packet goes. Only programs that were loaded to be traced ([`crate::Program::traced`]) have the code for it; others run as if it did
-//! not exist. They are interpreted, which is much slower.
+//! What a traced program tells of a packet: states of the parser, headers, tables with their keys and actions, statements with the
+//! values that they write, `log_msg`, and where the packet goes. Only programs that were loaded to be traced
+//! ([`crate::Program::traced`]) have the code for it; others run as if it did not exist. They are interpreted, which is much slower.
 
 use std::fmt::Write as _;
 

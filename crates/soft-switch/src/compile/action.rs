@@ -72,7 +72,8 @@ pub(crate) fn body(cx: &mut Cx, names: &Names, primitives: &[Node]) -> Result<()
                     cx.branch(&test, to, false)?;
                 }
             }
-            ("exit", _) => {
+            // Nothing behind them may run.
+            ("exit" | "assert" | "assume", _) => {
                 statement(cx, p, None);
                 primitive(cx, names, p, op, &params)?;
             }
@@ -80,7 +81,13 @@ pub(crate) fn body(cx: &mut Cx, names: &Names, primitives: &[Node]) -> Result<()
             ("log_msg", _) => primitive(cx, names, p, op, &params)?,
             _ => {
                 primitive(cx, names, p, op, &params)?;
-                statement(cx, p, params.first());
+                let written = match op {
+                    "execute_meter" => params.last(),
+                    // Their first parameter is read.
+                    "truncate" | "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress" => None,
+                    _ => params.first(),
+                };
+                statement(cx, p, written);
             }
         }
         cx.asm.reset_temps();
@@ -246,6 +253,7 @@ pub(crate) fn primitive(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: 
             };
             let good = cx.asm.label();
             cx.branch(&test, good, true)?;
+            cx.asm.note(|| "    it does not hold".into(), &[]);
             let site = cx.asm.asserts.len() as u32;
             cx.asm.asserts.push(assert_site(op, p));
             cx.asm.emit(Op::AssertFailed { site });
@@ -257,7 +265,7 @@ pub(crate) fn primitive(cx: &mut Cx, names: &Names, p: &Node, op: &str, params: 
 }
 
 /// The place of a primitive in its P4 source, and its text there, if the compiler wrote them down.
-fn source<'a>(p: &Node<'a>) -> (Option<String>, Option<&'a str>) {
+fn source(p: &Node) -> (Option<String>, Option<String>) {
     let source = p.opt("source_info");
     let text = |key: &str| source.as_ref()?.opt(key)?.str().ok();
     let number = |key: &str| source.as_ref()?.opt(key)?.int().ok();
@@ -266,16 +274,18 @@ fn source<'a>(p: &Node<'a>) -> (Option<String>, Option<&'a str>) {
         (Some(file), Some(line), None) => Some(format!("{file}:{line}")),
         _ => None,
     };
-    (place, text("source_fragment").map(|text| text.trim_end_matches(';').trim()))
+    // p4c escapes quotes twice.
+    let fragment = |text: &str| text.trim_end_matches(';').trim().replace("\\\"", "\"");
+    (place, text("source_fragment").map(fragment))
 }
 
 /// Where an `assert` or `assume` stands.
 fn assert_site(op: &str, p: &Node) -> AssertSite {
     let (place, text) = source(p);
-    AssertSite { text: text.unwrap_or(op).to_string(), place: place.unwrap_or_else(|| p.place()) }
+    AssertSite { text: text.unwrap_or_else(|| op.into()), place: place.unwrap_or_else(|| p.place()) }
 }
 
-/// Says that a statement of the P4 source was carried out, and the value of the field that it may have written.
+/// Says that a statement of the P4 source is carried out, and the value of the field that it has written.
 fn statement(cx: &mut Cx, p: &Node, written: Option<&Node>) {
     if cx.asm.notes.is_none() {
         return;

@@ -11,10 +11,14 @@ const RESULT: usize = 16 + 16 + 4 + 2 + 2 + 1 + 8 + 4;
 
 /// `headers.json` after `edit`.
 fn edited(edit: impl FnOnce(&mut Value)) -> Result<Program, LoadError> {
+    Program::from_json(&text_edited(edit))
+}
+
+fn text_edited(edit: impl FnOnce(&mut Value)) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/headers.json");
     let mut program = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     edit(&mut program);
-    Program::from_json(&program.to_string())
+    program.to_string()
 }
 
 /// The frames that leave, the same from machine code and interpreted.
@@ -304,6 +308,22 @@ fn a_failed_assertion_is_told_and_drops_the_packet_if_asked() {
                 let drops = 1002 * u64::from(failed_assert == FailedAssert::Drop);
                 assert_eq!((b.switch.stats().assert_failures, b.switch.stats().assert_drops), (1002, drops));
             }
+        }
+    }
+}
+
+#[test]
+fn a_trace_says_which_assertion_does_not_hold() {
+    let text = text_edited(|p| first_action(p).push(assertion()));
+    for failed_assert in [FailedAssert::Count, FailedAssert::Drop] {
+        let config = SwitchConfig { failed_assert, ..SwitchConfig::default() };
+        let mut b = Bench::of(&Program::traced(&text).unwrap(), config);
+        for (count, holds) in [(1, true), (7, false)] {
+            b.send(1, &[0, count, 0, 0, 9]);
+            let trace = b.switch.take_trace().join("\n");
+            let place = "    x.p4:7:4 assert(h.first.count != 7)\n";
+            let says_no = trace.contains(&format!("{place}    it does not hold\n"));
+            assert!(trace.contains(place) && says_no != holds, "{failed_assert:?}: {trace}");
         }
     }
 }

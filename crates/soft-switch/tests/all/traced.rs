@@ -64,7 +64,7 @@ fn a_trace_names_states_headers_keys_actions_and_messages() {
         rest = &rest[at + part.len()..];
     }
     assert!(
-        trace.contains(r#"log_msg(\"label {}\", { h.first.sum })"#),
+        trace.contains(r#"log_msg("label {}", { h.first.sum })"#),
         "source text is shown as it is: {trace}"
     );
     packet[7] = 11;
