@@ -37,24 +37,30 @@ pub(super) fn exit(done: Result<(), DoorError>) -> u8 {
     }
 }
 
-/// The address and the socket.
+/// The address, which is taken at once, and the socket.
 pub(super) struct Doors<'a> {
-    listen: Option<SocketAddr>,
+    listen: Option<std::net::TcpListener>,
     socket: Option<&'a Path>,
 }
 
 impl<'a> Doors<'a> {
     /// # Errors
-    /// [`DoorError::Open`].
+    /// [`DoorError::Open`], [`DoorError::Listen`].
     pub(super) fn new(listen: Option<SocketAddr>, socket: Option<&'a Path>) -> Result<Self, DoorError> {
-        match listen.filter(|at| !at.ip().is_loopback()) {
-            Some(open) => Err(DoorError::Open(open)),
-            None => Ok(Self { listen, socket }),
+        if let Some(open) = listen.filter(|at| !at.ip().is_loopback()) {
+            return Err(DoorError::Open(open));
         }
+        let bound = |at: SocketAddr| {
+            let failed = |source| DoorError::Listen { at: at.to_string(), source };
+            let listener = std::net::TcpListener::bind(at).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            Ok::<_, DoorError>(listener)
+        };
+        Ok(Self { listen: listen.map(bound).transpose()?, socket })
     }
 
     /// Answers until Ctrl-C, or until it is told to end. `what` is at `path`: that is said once it is there.
-    pub(super) fn serve(&self, what: &str, path: &str, app: Router) -> Result<(), DoorError> {
+    pub(super) fn serve(self, what: &str, path: &str, app: Router) -> Result<(), DoorError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(DoorError::Start)?;
         let done = runtime.block_on(self.answer(what, path, app));
@@ -63,12 +69,11 @@ impl<'a> Doors<'a> {
         done
     }
 
-    async fn answer(&self, what: &str, path: &str, app: Router) -> Result<(), DoorError> {
+    async fn answer(self, what: &str, path: &str, app: Router) -> Result<(), DoorError> {
         let mut serving = tokio::task::JoinSet::new();
-        if let Some(at) = self.listen {
-            let failed = |source| DoorError::Listen { at: at.to_string(), source };
-            let listener = TcpListener::bind(at).await.map_err(failed)?;
-            let at = listener.local_addr().map_err(failed)?;
+        if let Some(listener) = self.listen {
+            let listener = TcpListener::from_std(listener).map_err(DoorError::Start)?;
+            let at = listener.local_addr().map_err(DoorError::Start)?;
             complain(format_args!("{what} at http://{at}{path}"));
             let served = axum::serve(listener, app.clone());
             serving.spawn(async move { served.await });

@@ -50,7 +50,7 @@ pub(super) fn up(args: &UpArgs) -> u8 {
     match process::up(&name, &how) {
         Ok(place) => {
             print(&format!("system {name} is up in {}\n", place.folder().display()));
-            page.map_or(OK, |doors| show(&doors, &place))
+            page.map_or(OK, |doors| show(doors, &place))
         }
         Err(e) => {
             complain(format_args!("error: {e}"));
@@ -61,7 +61,7 @@ pub(super) fn up(args: &UpArgs) -> u8 {
 }
 
 /// Serves the page of a system that has just come up, which outlives the page.
-fn show(doors: &Doors, place: &Place) -> u8 {
+fn show(doors: Doors<'_>, place: &Place) -> u8 {
     doors::exit(Session::open(place).map_err(DoorError::from).and_then(|session| dash::serve(doors, session)))
 }
 

@@ -30,11 +30,11 @@ pub(super) fn dash(args: &DashArgs) -> u8 {
 
 fn run(args: &DashArgs) -> Result<(), DoorError> {
     let doors = Doors::new(Some(args.listen), None)?;
-    serve(&doors, args.contact.open()?)
+    serve(doors, args.contact.open()?)
 }
 
 /// Serves the page of a session's system until Ctrl-C.
-pub(super) fn serve(doors: &Doors, session: Session) -> Result<(), DoorError> {
+pub(super) fn serve(doors: Doors<'_>, session: Session) -> Result<(), DoorError> {
     let watch = Watch::start(session);
     let file = |kind: &'static str, text: &'static str| {
         get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })

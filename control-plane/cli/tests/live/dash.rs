@@ -60,6 +60,12 @@ fn a_page_tells_what_happens_and_takes_nothing() {
     wait_for("\"name\":\"new\"");
     let twice = system.command(&["dash", "--listen", at]).output().expect("it runs");
     assert_eq!(twice.status.code(), Some(1), "a second one at the same address: {twice:?}");
+    let topology = system.folder.path().join("second.yaml");
+    std::fs::write(&topology, "hosts: [h1]\nflows: []\n").expect("written");
+    let mut up = system.command(&["up", "--system", "second", &format!("--dash={at}")]);
+    let up = up.arg(&topology).output().expect("it runs");
+    assert_eq!(up.status.code(), Some(1), "no system without its page: {up:?}");
+    assert!(!system.root().join("second").exists(), "nothing was started: {up:?}");
     signal(process.id().into(), "-INT");
     assert!(process.wait().expect("it ends").success());
 }
