@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::cargo::cargo;
 
 /// Files of the repository and their places below the prefix.
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 27] = [
     ("crates/capi/include/zsr.h", "include/zsr.h"),
     ("crates/capi/include/zsr.hpp", "include/zsr.hpp"),
     ("host-agent/cuda/zsr.cuh", "include/zsr.cuh"),
@@ -24,10 +24,18 @@ const FILES: [(&str, &str); 19] = [
     ("examples/prometheus/alerts.yml", "share/zsr/prometheus/alerts.yml"),
     ("examples/prometheus/grafana.json", "share/zsr/prometheus/grafana.json"),
     ("examples/prometheus/prometheus.yml", "share/zsr/prometheus/prometheus.yml"),
+    ("docs/dash.md", "share/doc/zsr/dash.md"),
+    ("docs/dash.png", "share/doc/zsr/dash.png"),
+    ("docs/debugging.md", "share/doc/zsr/debugging.md"),
+    ("docs/guide.md", "share/doc/zsr/guide.md"),
     ("docs/install.md", "share/doc/zsr/install.md"),
     ("docs/libraries.md", "share/doc/zsr/libraries.md"),
-    ("docs/guide.md", "share/doc/zsr/guide.md"),
+    ("docs/metrics.md", "share/doc/zsr/metrics.md"),
     ("docs/reference.md", "share/doc/zsr/reference.md"),
+    ("docs/reliability.md", "share/doc/zsr/reliability.md"),
+    ("docs/security.md", "share/doc/zsr/security.md"),
+    ("docs/sql.md", "share/doc/zsr/sql.md"),
+    ("docs/switch.md", "share/doc/zsr/switch.md"),
     ("LICENSE", "share/doc/zsr/LICENSE"),
 ];
 
