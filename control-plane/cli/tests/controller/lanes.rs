@@ -94,6 +94,40 @@ fn a_lane_whose_producers_were_taken_out_ends() {
 }
 
 #[test]
+fn a_lane_without_producers_ends_though_frames_are_lost() {
+    let rig = Rig::new(3, "");
+    let (_controller, mut client) = rig.control();
+    create(&mut client, &rig, &["h1", "h2"], 2);
+    rig.losses[2].set(true);
+    let mut leaving = client.clone();
+    let removed = rig.runtime.spawn(async move { leaving.remove_member(leaves("h2")).await });
+    // The last commit record, and the same again.
+    rig.losses[2].wait_for(2);
+    rig.losses[2].set(false);
+    rig.runtime.block_on(removed).expect("no panic").expect("taken out");
+    assert_eq!(rest(&rig, "f.h3~lane2"), [0; 0]);
+    let mut first = producer(&rig, 1, "f.h1.h3");
+    push(&mut first, 0..3);
+    first.close();
+    assert_eq!(rest(&rig, "f.h3"), [0, 1, 2]);
+    delete(&mut client, &rig);
+    assert!(rig.is_clean());
+}
+
+#[test]
+fn a_consumer_without_a_link_holds_up_no_removal() {
+    let rig = Rig::new(3, "");
+    let (_controller, mut client) = rig.control();
+    create(&mut client, &rig, &["h1", "h2"], 2);
+    rig.losses[2].set(true);
+    let flow = rig.runtime.block_on(client.remove_member(leaves("h2"))).expect("taken out").into_inner();
+    assert_eq!(flow.producers.len(), 1);
+    let delete = proto::DeleteFlowRequest { name: "f".into(), force: true };
+    rig.runtime.block_on(client.delete_flow(delete)).expect("deleted");
+    assert!(rig.is_clean());
+}
+
+#[test]
 fn a_consumer_that_joins_has_no_lane_without_a_producer() {
     let rig = Rig::new(4, "");
     let (_controller, mut client) = rig.control();

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::{JoinHandle, Thread};
 
 use p4runtime_proto::Address;
@@ -15,7 +15,7 @@ use zsr_controller::store::{FileStore, Store};
 use zsr_controller::{Controller, Seat, Setup, StartError, serve, start};
 use zsr_host_agent::agent::Agent;
 use zsr_host_agent::nic::{SoftNicBackend, nic_queue};
-use zsr_link::memory_link;
+use zsr_link::{MemoryPort, Port, SendError, memory_link};
 use zsr_p4runtime_server::{P4RuntimeServer, bind_unix};
 use zsr_plan::dataplane::flow::DataPlane;
 use zsr_plan::dataplane::{FIRST_FLOW_GROUP, GROUP_FLOOD};
@@ -26,6 +26,7 @@ use zsr_switch::SwitchReader;
 use zsr_system::parts::{bare_switch, nic_config};
 use zsr_system::run::fabric::{Fabric, FabricStats, LINK_DEPTH, Station};
 use zsr_topology::Topology;
+use zsr_wire::{Frame, FramePool};
 
 pub type Client = ControllerClient<Channel>;
 
@@ -60,6 +61,50 @@ async fn carry(mut from: UnixStream, to: PathBuf, mut way: watch::Receiver<Way>)
     }
 }
 
+/// Whether frames from the switch to a host are lost, and how many were.
+#[derive(Default)]
+pub struct Loss {
+    on: AtomicBool,
+    lost: Mutex<u64>,
+    more: Condvar,
+}
+
+impl Loss {
+    /// From now on frames are lost, or no longer.
+    pub fn set(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
+    }
+
+    /// Waits until so many frames were lost.
+    pub fn wait_for(&self, frames: u64) {
+        let lost = self.lost.lock().expect("nobody panics");
+        drop(self.more.wait_while(lost, |lost| *lost < frames).expect("nobody panics"));
+    }
+}
+
+/// The switch's end of a link.
+struct Lossy(MemoryPort, Arc<Loss>);
+
+impl Port for Lossy {
+    fn send(&mut self, now_ns: u64, frame: Frame, pool: &mut FramePool) -> Result<(), SendError> {
+        if !self.1.on.load(Ordering::Relaxed) {
+            return self.0.send(now_ns, frame, pool);
+        }
+        pool.put(frame);
+        *self.1.lost.lock().expect("nobody panics") += 1;
+        self.1.more.notify_all();
+        Ok(())
+    }
+
+    fn recv(&mut self, now_ns: u64, pool: &mut FramePool) -> Option<Frame> {
+        self.0.recv(now_ns, pool)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
 /// Everything but the controller.
 pub struct Rig {
     pub topology: Topology,
@@ -71,6 +116,8 @@ pub struct Rig {
     /// The controller's way there.
     pub way: watch::Sender<Way>,
     pub agents: Vec<Agent>,
+    /// Per host: frames to it that are lost.
+    pub losses: Vec<Arc<Loss>>,
     pub folder: tempfile::TempDir,
     pub runtime: tokio::runtime::Runtime,
     /// Per host: ends its agent's servers.
@@ -112,13 +159,16 @@ impl Rig {
         let switch = bare_switch(&topology.switches[0]).expect("a switch");
         let (handle, control) = control_queue(wake.clone());
         let switch_handle = handle.clone();
-        let (mut agents, mut stations) = (Vec::new(), Vec::new());
+        let (mut agents, mut stations, mut losses) = (Vec::new(), Vec::new(), Vec::new());
         for (at, host) in topology.hosts.iter().enumerate() {
             let config = config(&topology, at);
             let (nic_handle, queue) = nic_queue(wake.clone());
             let backend = SoftNicBackend::new("soft0", nic_handle, &config, host.mtu).expect("a NIC");
             agents.push(Agent::with_shared_memory(&host.name, backend, None));
             let (host_end, switch_end) = memory_link(LINK_DEPTH);
+            let loss = Arc::new(Loss::default());
+            let switch_end = Lossy(switch_end, loss.clone());
+            losses.push(loss);
             let port = topology.link_of(at).expect("a link").port as u16;
             stations.push(Station::new(
                 Nic::new(config),
@@ -155,6 +205,7 @@ impl Rig {
             p4runtime: Address::Unix(p4runtime),
             way,
             agents,
+            losses,
             folder,
             runtime,
             end_server: Some(end_server),
