@@ -226,6 +226,31 @@ fn no_program_takes_a_ring_whose_consumer_is_about_to_leave() {
 }
 
 #[test]
+fn a_removal_waits_for_programs_that_push_to_the_consumer() {
+    let rig = Rig::new(3, "");
+    let (_controller, mut client) = rig.control();
+    rig.runtime.block_on(client.create_flow(shuffle("f", &["h1"], &["h2", "h3"]))).expect("created");
+    let mut events = watch(&rig, &mut client);
+    let (mut stays, mut rx) = (producer(&rig, 1, "f.h1.h3"), consumer(&rig, 3, "f.h3"));
+    let remove = proto::RemoveMemberRequest { flow: "f".into(), member: "h3".into(), ..Default::default() };
+    let mut own = client.clone();
+    let removal = rig.runtime.spawn(async move { own.remove_member(remove).await });
+    rig.runtime.block_on(next(&mut events, EventKind::MemberLeaving));
+    // Long enough for a removal that waits for nobody.
+    for _ in 0..50 {
+        let asked = proto::GetFlowRequest { name: "f".into() };
+        rig.runtime.block_on(client.get_flow(asked)).expect("there");
+        assert!(!removal.is_finished(), "a program may still push");
+    }
+    push(&mut stays, 0..1);
+    stays.detach();
+    assert_eq!(pop(&mut rx), 0);
+    rig.runtime.block_on(removal).expect("no panic").expect("taken out");
+    delete(&mut client, &rig);
+    assert!(rig.is_clean());
+}
+
+#[test]
 fn settings_change_while_items_move() {
     let rig = Rig::new(2, "");
     let (_controller, mut client) = rig.control();
