@@ -54,7 +54,7 @@ pub enum RestartError {
         process: String,
         /// The process's unit.
         unit: String,
-        /// What restarts units like it.
+        /// The command that restarts a unit, without the name of the unit.
         command: &'static str,
     },
     /// The topology is not sound any more; the process still runs.
