@@ -30,11 +30,16 @@ fn all() -> MutexGuard<'static, Vec<Shared>> {
     let process = match unsafe { known.as_ref() } {
         Some(process) if process.id == id => process,
         _ => {
-            let new = Box::leak(Box::new(Process { id, all: Mutex::default() }));
+            let new = Box::into_raw(Box::new(Process { id, all: Mutex::default() }));
             match PROCESS.compare_exchange(known, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => new,
-                // SAFETY: another thread of this process was first; what it has put there is never freed.
-                Err(first) => unsafe { &*first },
+                // SAFETY: what is there is never freed.
+                Ok(_) => unsafe { &*new },
+                Err(first) => {
+                    // SAFETY: another thread of this process was first, so nobody else has seen this one.
+                    drop(unsafe { Box::from_raw(new) });
+                    // SAFETY: what that thread has put there is never freed.
+                    unsafe { &*first }
+                }
             }
         }
     };
