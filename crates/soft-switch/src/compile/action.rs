@@ -300,15 +300,21 @@ fn statement(cx: &mut Cx, p: &Node, written: Option<&Node>) {
     }
 }
 
+/// The name of a header, or of a field whose parts are listed.
+pub(crate) fn field_name(value: &Node) -> String {
+    let Ok(parts) = value.array() else { return value.str().unwrap_or_default().into() };
+    let parts: Vec<&str> = parts.iter().filter_map(|part| part.str().ok()).collect();
+    parts.join(".")
+}
+
 /// A field: its name, its first slot and its width in bits.
-fn written_field(cx: &Cx, n: &Node) -> Option<(String, R, u32)> {
+pub(crate) fn written_field(cx: &Cx, n: &Node) -> Option<(String, R, u32)> {
     if n.get("type").ok()?.str().ok()? != "field" {
         return None;
     }
     let Ok(Any::Num(Expr::Field(field))) = cx.layout.expr(n) else { return None };
-    let parts = n.get("value").ok()?.array().ok()?;
-    let parts: Vec<&str> = parts.iter().filter_map(|part| part.str().ok()).collect();
-    (!field.varbit).then(|| (parts.join("."), field.slot, field.width))
+    let name = field_name(&n.get("value").ok()?);
+    (!field.varbit).then_some((name, field.slot, field.width))
 }
 
 /// Primitives that touch state beyond the packet's headers.

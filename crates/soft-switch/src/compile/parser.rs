@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::action::{self, Names};
+use super::action::{self, Names, field_name};
 use super::asm::Label;
 use super::expr::Cx;
 use crate::info::ValueSetInfo;
@@ -76,6 +76,7 @@ pub(crate) fn compile(
             cx.asm.reset_temps();
         }
         let key = select_key(cx, s)?;
+        note_key(cx, s, &key)?;
         let mut default = accept;
         for t in s.get("transitions")?.array()? {
             t.allow(&["type", "value", "mask", "next_state"])?;
@@ -120,7 +121,9 @@ fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {
                 let (slot, width) = lookahead(cx, &src)?;
                 let wide =
                     crate::load::layout::FieldRef { header: 0, slot, width, signed: false, varbit: false };
-                return cx.assign(dst, &Expr::Field(wide));
+                cx.assign(dst, &Expr::Field(wide))?;
+                note_set(cx, d);
+                return Ok(());
             }
             if dst.varbit {
                 let from = layout.field(&src)?;
@@ -135,7 +138,9 @@ fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {
                 crate::load::expr::Any::Test(t) => Expr::FromBool(Box::new(t)),
                 _ => return s.err("a number was expected"),
             };
-            cx.assign(dst, &e)
+            cx.assign(dst, &e)?;
+            note_set(cx, d);
+            Ok(())
         }
         ("verify", [cond, error]) => {
             let test = match layout.expr(cond)? {
@@ -145,6 +150,7 @@ fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {
             };
             let good = cx.asm.label();
             cx.branch(&test, good, true)?;
+            cx.asm.note(|| "    verify: it does not hold".into(), &[]);
             let error = if error.is_int() {
                 Expr::Const(Big::from_u64(error.uint(u64::from(u32::MAX))?))
             } else {
@@ -163,11 +169,18 @@ fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {
         ("advance", [bits]) => {
             let bits = layout.num(bits)?;
             let a = cx.low(&bits)?;
+            cx.asm.note(|| "    advance by {} bits".into(), &[(a, 64)]);
             cx.asm.emit(Op::Advance { a });
             Ok(())
         }
         ("primitive", [p]) => {
-            action::primitive(cx, names, p, p.get("op")?.str()?, &p.get("parameters")?.array()?)
+            let (op, params) = (p.get("op")?.str()?, p.get("parameters")?.array()?);
+            if op != "log_msg" {
+                let of = params.iter().filter_map(|p| Some(field_name(&p.opt("value")?)));
+                let of: Vec<String> = of.filter(|name| !name.is_empty()).collect();
+                cx.asm.note_parts(|| vec![format!("    {op} {}", of.join(", "))], &[]);
+            }
+            action::primitive(cx, names, p, op, &params)
         }
         (op, params) => n.unsupported(format!("parser operation '{op}' with {} parameters", params.len())),
     }
@@ -176,7 +189,8 @@ fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {
 fn extract(cx: &mut Cx, what: &Node, len: Option<R>) -> Result<()> {
     let value = what.get("value")?;
     let layout = cx.layout;
-    let (ty, op) = match what.get("type")?.str()? {
+    let kind = what.get("type")?.str()?;
+    let (ty, op) = match kind {
         "regular" => {
             let header = layout.header(&value)?;
             let h = header as u16;
@@ -210,6 +224,48 @@ fn extract(cx: &mut Cx, what: &Node, len: Option<R>) -> Result<()> {
         return what.err("extract_VL goes with a header that has a varbit, extract with one that has none");
     }
     cx.asm.emit(op);
+    let name = || match kind {
+        "regular" => field_name(&value),
+        _ => element_name(&value, "next"),
+    };
+    cx.asm.note(|| format!("    extract {}", name()), &[]);
+    Ok(())
+}
+
+/// The name of an element of a stack, or of what is in it.
+fn element_name(value: &Node, element: &str) -> String {
+    let name = field_name(value);
+    match name.split_once('.') {
+        Some((stack, of)) => format!("{stack}.{element}.{of}"),
+        None => format!("{name}.{element}"),
+    }
+}
+
+/// Says which value a `set` has written.
+fn note_set(cx: &mut Cx, field: &Node) {
+    if let Some((name, slot, width)) = action::written_field(cx, field) {
+        cx.asm.note_parts(|| vec![format!("    set {name}="), String::new()], &[(slot, width)]);
+    }
+}
+
+/// Says what a state selects by.
+fn note_key(cx: &mut Cx, state: &Node, key: &[Element]) -> Result<()> {
+    if cx.asm.notes.is_none() || key.is_empty() {
+        return Ok(());
+    }
+    let mut parts = Vec::new();
+    for k in state.list("transition_key")? {
+        let before = if parts.is_empty() { "    select by " } else { ", " };
+        let name = match k.get("type")?.str()? {
+            "field" => field_name(&k.get("value")?),
+            "stack_field" | "union_stack_field" => element_name(&k.get("value")?, "last"),
+            "lookahead" => "lookahead".into(),
+            _ => "lastIndex".into(),
+        };
+        parts.push(format!("{before}{name}="));
+    }
+    parts.push(String::new());
+    cx.asm.note_parts(|| parts, key);
     Ok(())
 }
 

@@ -49,7 +49,10 @@ fn a_trace_names_states_headers_keys_actions_and_messages() {
     let mut rest = trace.as_str();
     for part in [
         "packet of 16 bytes at port 1\n",
-        "  parser state start\n",
+        "  parser state start\n    extract first\n    select by first.kind=0x1\n",
+        "  parser state labels\n",
+        "    extract labels.next\n    select by labels.last.bottom=0x0\n",
+        "    select by labels.last.bottom=0x1\n",
         "  header first: kind=0x1 count=0x4 sum=0x1\n",
         " ingress\n",
         "  log_msg: a packet\n",
@@ -72,4 +75,19 @@ fn a_trace_names_states_headers_keys_actions_and_messages() {
     b.send(1, &packet);
     let trace = b.switch.take_trace().join("\n");
     assert!(trace.contains("=0x13: miss, NoAction()\n"), "{trace}");
+}
+
+#[test]
+fn a_trace_names_what_the_parser_does() {
+    let mut b = traced("headers");
+    b.send(1, &[5, 1, 0, 0, 0xff, 0, 0, 0x21, 20]);
+    let trace = b.switch.take_trace().join("\n");
+    let skipped = "    set scalars.tmp_2=0x8\n    advance by 0x8 bits\n    extract labels.next\n";
+    assert!(trace.contains(skipped), "{trace}");
+    // `verify` takes one label instead of five.
+    let program = text("headers").replace("\"0x05\"", "\"0x01\"");
+    let mut b = Bench::of(&Program::traced(&program).unwrap(), SwitchConfig::default());
+    b.send(1, &[1, 1, 0, 0, 0, 0, 0x10, 20, 0, 0, 0x21, 20]);
+    let trace = b.switch.take_trace().join("\n");
+    assert!(trace.contains("    verify: it does not hold\n  parser error TooDeep\n"), "{trace}");
 }
