@@ -12,6 +12,7 @@
 
 mod across;
 mod capture;
+mod cores;
 mod counted;
 mod error;
 mod faults;

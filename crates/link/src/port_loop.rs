@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::thread::CpuSet;
 use zsr_wire::{Frame, FramePool};
 
+use crate::cores::Cores;
 use crate::error::LinkError;
 use crate::node::Node;
 use crate::ports::{AnyPort, PortReport, Ports};
@@ -67,6 +69,11 @@ const REPORT: Duration = Duration::from_millis(10);
 /// Rounds between two looks at descriptors, where all ports are polled.
 const ROUNDS: u32 = 16;
 
+/// Whether there are transfers, given when [`BULK`] bytes had last passed.
+fn is_bulk(now: Instant, last: Option<Instant>) -> bool {
+    last.is_some_and(|at| now.duration_since(at) < BULK_TIME)
+}
+
 type Command = Box<dyn FnOnce(&mut Ports) + Send>;
 
 struct Shared {
@@ -90,6 +97,7 @@ pub struct PortLoop<N> {
 struct Driver {
     ports: Ports,
     config: LoopConfig,
+    cores: Option<Cores>,
     waker: Waker,
     shared: Arc<Shared>,
     send_commands: mpsc::Sender<Command>,
@@ -126,6 +134,7 @@ impl<N: Node> PortLoop<N> {
         let driver = Driver {
             ports: Ports::new(waker)?,
             config,
+            cores: None,
             waker: waker.clone(),
             shared: Arc::new(Shared { stop: AtomicBool::new(false), stats: Mutex::default() }),
             send_commands,
@@ -140,6 +149,11 @@ impl<N: Node> PortLoop<N> {
     /// [`LinkError::PortTaken`], [`LinkError::Poll`].
     pub fn add_port(&mut self, port: u16, link: AnyPort) -> Result<(), LinkError> {
         self.driver.ports.add(port, link)
+    }
+
+    /// While transfers pass, and not only polls, the loop's thread will run on these cores only.
+    pub fn keep_to(&mut self, cores: CpuSet) {
+        self.driver.cores = Some(Cores::new(cores));
     }
 
     /// Has `f` told what goes wrong at which port, and when that is over (`None`), from the loop's thread, which waits for it.
@@ -226,6 +240,9 @@ impl Driver {
                 }
                 if bytes - bulk.1 >= BULK {
                     bulk = (Some(round), bytes);
+                    if let Some(cores) = &mut self.cores {
+                        cores.keep();
+                    }
                 }
                 stats.busy_rounds += 1;
                 stats.busy_ns += round.elapsed().as_nanos() as u64;
@@ -246,6 +263,7 @@ impl Driver {
                     unasked = ROUNDS;
                     let paused = self.ports.is_paused(now);
                     node.falls_asleep(start, due);
+                    let time = self.longest_sleep(round, bulk.0, time);
                     let slept = self.ports.sleep(time, paused);
                     node.wakes_up();
                     has_slept |= slept?;
@@ -254,12 +272,30 @@ impl Driver {
         }
     }
 
+    /// How long to sleep, at most `time`. Where transfers have ended, the thread goes back to all its cores.
+    fn longest_sleep(
+        &mut self,
+        now: Instant,
+        bulk: Option<Instant>,
+        time: Option<Duration>,
+    ) -> Option<Duration> {
+        let Some(cores) = &mut self.cores else { return time };
+        if is_bulk(now, bulk) {
+            // It comes back to do that, if nothing else wakes it.
+            return Some(time.map_or(BULK_TIME, |time| time.min(BULK_TIME)));
+        }
+        cores.release();
+        time
+    }
+
     /// How long to look for work before a sleep.
     fn spin(&self, now: Instant, bulk: Option<Instant>, short_sleeps: u32) -> Duration {
-        match bulk {
-            Some(at) if now.duration_since(at) < BULK_TIME => 2 * self.config.spin,
-            _ if short_sleeps >= BRISK => self.config.spin,
-            _ => Duration::ZERO,
+        if is_bulk(now, bulk) {
+            2 * self.config.spin
+        } else if short_sleeps >= BRISK {
+            self.config.spin
+        } else {
+            Duration::ZERO
         }
     }
 
