@@ -1,5 +1,9 @@
 //! `zsr bw` and `zsr lat` on a running system.
 
+use std::os::unix::process::CommandExt as _;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::system::{HOSTS, System};
 
 #[test]
@@ -48,5 +52,53 @@ fn links_have_the_latency_and_the_rate_of_the_topology() {
     let bw = system.json(&[&["bw", "h1", "h2", "--size", "4KiB", "-n", "100"][..], &patient].concat());
     // Twice what the link takes, as a busy machine may see the first message late; without the rate it is some tens of MB.
     assert!(number(&bw, "average_bytes_per_second") <= 2_500_000.0, "{bw:?}");
+    system.down();
+}
+
+/// The cores on which the thread of that name may run, as the kernel writes them.
+fn cores_of(pid: u64, thread: &str) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
+    let task = tasks.map(|task| task.expect("an entry").path()).find(|task| {
+        // Other threads may end meanwhile.
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == thread)
+    });
+    let status = std::fs::read_to_string(task.expect("that thread").join("status")).expect("its status");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.expect("a list").trim().to_owned()
+}
+
+#[test]
+fn switch_and_nics_share_no_core_while_much_passes_where_cores_are_few() {
+    let all = sched_getaffinity(None).expect("its cores");
+    let mut two = CpuSet::new();
+    (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).take(2).for_each(|core| two.set(core));
+    if two.count() < 2 {
+        println!("SKIPPED: this machine has one core");
+        return;
+    }
+    let system = System::new(HOSTS);
+    let mut up = system.command(&["up", system.path()]);
+    // SAFETY: between fork and exec nothing but this call is made.
+    unsafe { up.pre_exec(move || Ok(sched_setaffinity(None, &two)?)) };
+    assert!(up.status().expect("it runs").success());
+
+    let (switch, nics) = (system.pid("switch"), ["h1", "h2"].map(|h| system.pid(&format!("agent.{h}"))));
+    let cores = || (cores_of(switch, "zsr-switch"), nics.map(|nic| cores_of(nic, "zsr-nic")));
+    let (free, _) = cores();
+    let (mut bw, _) = system.start(&["bw", "h1", "h2", "-n", "100000000"]);
+    loop {
+        let (switch, nics) = cores();
+        if switch != free && nics.iter().all(|nic| *nic != free) {
+            assert!(nics.iter().all(|nic| *nic == nics[0] && *nic != switch), "{switch} {nics:?}");
+            break;
+        }
+        assert!(bw.try_wait().expect("its state").is_none(), "it goes on: {switch} {nics:?}");
+        std::thread::yield_now();
+    }
+    super::system::signal(bw.id().into(), "-INT");
+    bw.wait().expect("it ends");
+    while cores() != (free.clone(), [free.clone(), free.clone()]) {
+        std::thread::yield_now();
+    }
     system.down();
 }

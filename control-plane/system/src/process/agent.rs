@@ -2,6 +2,7 @@
 
 use super::alive::Watchdog;
 use super::captures::{Captures, Serving};
+use super::cores;
 use super::ports;
 use super::roles::{RoleError, ended, exposed, identity, listen, other};
 use crate::parts::secret_nic_config;
@@ -186,6 +187,9 @@ fn start(place: &Place, topology: &Topology, number: usize, host: &Host) -> Resu
     let switches = links.iter().map(|l| Mac(topology.switches[l.switch].mac.0)).collect();
     let node = NicNode::between(Nic::new(config), queue, switches);
     let mut node = PortLoop::new(node, &waker, LoopConfig::default())?;
+    if let Some(cores) = cores::divide(place, topology).filter(|_| host.agent.is_none()) {
+        node.keep_to(cores.nics);
+    }
     let told = agent.clone();
     node.on_trouble(move |_, trouble| {
         match trouble {

@@ -10,6 +10,7 @@
 mod agent;
 mod alive;
 mod captures;
+mod cores;
 mod down;
 mod launch;
 mod layout;

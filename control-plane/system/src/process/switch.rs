@@ -1,6 +1,7 @@
 //! The process of the switch: the software switch, or the helpers of a bmv2.
 
 use super::captures::Captures;
+use super::cores;
 use super::ports;
 use super::roles::{RoleError, ended, exposed, identity, listen, other};
 use crate::parts::bare_switch;
@@ -69,6 +70,9 @@ async fn soft(
     let mut node = SwitchNode::new(switch, control);
     node.on_failed_assert(|failed| tracing::warn!("the program: {failed}"));
     let mut node = PortLoop::new(node, &waker, LoopConfig::default())?;
+    if let Some(cores) = cores::divide(place, topology) {
+        node.keep_to(cores.switch);
+    }
     let (links, captures) = open_links(place, topology)?;
     node.on_trouble(captures.troubles().teller());
     for (port, link) in links {
