@@ -64,6 +64,10 @@ struct Slot {
 }
 
 impl Slot {
+    fn bytes(&self) -> u64 {
+        self.stats.rx_bytes + self.stats.tx_bytes
+    }
+
     fn send(&mut self, now: u64, frame: Frame, pool: &mut FramePool) -> Result<(), Frame> {
         let len = frame.len() as u64;
         match self.link.send(now, frame, pool) {
@@ -84,6 +88,8 @@ pub(crate) struct Ports {
     slot_of: Vec<usize>,
     poller: Poller,
     trouble: Option<Arc<TroubleFn>>,
+    /// Bytes that have passed ports that were taken out.
+    gone: u64,
     /// Frames for ports that are not there.
     pub(crate) astray: u64,
 }
@@ -92,7 +98,7 @@ impl Ports {
     pub(crate) fn new(waker: &Waker) -> Result<Ports, LinkError> {
         let poller = Poller::new()?;
         poller.add(waker.fd(), WAKER)?;
-        Ok(Ports { slots: Vec::new(), slot_of: Vec::new(), poller, trouble: None, astray: 0 })
+        Ok(Ports { slots: Vec::new(), slot_of: Vec::new(), poller, trouble: None, gone: 0, astray: 0 })
     }
 
     pub(crate) fn on_trouble(&mut self, f: Arc<TroubleFn>) {
@@ -138,6 +144,7 @@ impl Ports {
             return None;
         }
         let gone = self.slots.swap_remove(i);
+        self.gone += gone.bytes();
         if let Some(moved) = self.slots.get(i) {
             self.slot_of[usize::from(moved.port)] = i;
         }
@@ -147,9 +154,9 @@ impl Ports {
         Some(gone.link)
     }
 
-    /// Bytes that have passed all ports, in both directions.
+    /// Bytes that have passed all ports so far, in both directions.
     pub(crate) fn bytes(&self) -> u64 {
-        self.slots.iter().map(|s| s.stats.rx_bytes + s.stats.tx_bytes).sum()
+        self.gone + self.slots.iter().map(Slot::bytes).sum::<u64>()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -224,6 +224,11 @@ fn ports_come_and_go_while_it_runs() {
     let taken = running.handle().add_port(7, Box::new(spare)).unwrap();
     assert!(matches!(taken, Err(LinkError::PortTaken { port: 7 })));
 
+    for _ in 0..100 {
+        send(&mut ends[0], &[7; 1000], &mut pool);
+        push(&mut ends[0], &mut pool);
+        assert_eq!(next(&mut outer, &mut pool), [7; 1000]);
+    }
     drop(running.handle().remove_port(7).expect("it was there"));
     assert!(running.handle().remove_port(7).is_none());
     send(&mut ends[0], &[7, 2], &mut pool);
