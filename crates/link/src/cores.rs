@@ -1,37 +1,63 @@
 //! A thread that keeps to some cores while much passes.
 
+use std::time::{Duration, Instant};
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The cores that a thread keeps to, and those that it had before. All is about the calling thread.
+/// Much passes when so many bytes do within [`MUCH_TIME`]. Messages of 64 bytes, one after the other, are some 70 KiB at the switch.
+const MUCH: u64 = 256 << 10;
+
+/// How long a thread keeps to its cores behind the last time that much has passed.
+pub(crate) const MUCH_TIME: Duration = Duration::from_millis(2);
+
+/// The cores that a thread keeps to, and those that it has otherwise. All is about the calling thread.
 #[derive(Debug)]
 pub(crate) struct Cores {
     wanted: CpuSet,
-    before: Option<CpuSet>,
+    otherwise: CpuSet,
+    is_kept: bool,
+    /// When counting began, and the bytes that had passed by then.
+    counted: (Instant, u64),
+    /// When much had last passed.
+    last: Instant,
 }
 
 impl Cores {
-    pub(crate) fn new(wanted: CpuSet) -> Self {
-        Cores { wanted, before: None }
+    /// For a thread that has the same cores as this one.
+    pub(crate) fn new(wanted: CpuSet, now: Instant) -> Option<Self> {
+        let otherwise = sched_getaffinity(None).ok()?;
+        Some(Cores { wanted, otherwise, is_kept: false, counted: (now, 0), last: now })
     }
 
-    /// Keeps to the wanted cores from now on. Without effect if the thread may not use all of them.
-    pub(crate) fn keep(&mut self) {
-        if self.before.is_some() {
-            return;
+    /// Keeps to the wanted cores if much passes, and else goes back, where nobody else has chosen cores for the thread. So many `bytes` have
+    /// passed by now.
+    pub(crate) fn look(&mut self, now: Instant, bytes: u64) {
+        let (begun, before) = self.counted;
+        if bytes - before >= MUCH {
+            self.counted = (now, bytes);
+            self.last = now;
+            if !self.is_kept {
+                self.is_kept = true;
+                Self::change(&self.otherwise, &self.wanted);
+            }
+        } else if now.duration_since(begun) >= MUCH_TIME {
+            self.counted = (now, bytes);
         }
-        let Ok(before) = sched_getaffinity(None) else { return };
-        let usable = (0..CpuSet::MAX_CPU).all(|core| before.is_set(core) || !self.wanted.is_set(core));
-        if usable && sched_setaffinity(None, &self.wanted).is_ok() {
-            self.before = Some(before);
+        if self.is_kept && now.duration_since(self.last) >= MUCH_TIME {
+            self.is_kept = false;
+            Self::change(&self.wanted, &self.otherwise);
         }
     }
 
-    /// Goes back to the cores from before, unless somebody else has chosen others meanwhile.
-    pub(crate) fn release(&mut self) {
-        let Some(before) = self.before.take() else { return };
-        if sched_getaffinity(None).is_ok_and(|now| now == self.wanted) {
+    /// Whether it has to look again, although nothing passes.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    fn change(from: &CpuSet, to: &CpuSet) {
+        if sched_getaffinity(None).is_ok_and(|now| now == *from) {
             // It fails only where these cores are gone; the thread runs on at those that it has.
-            let _ = sched_setaffinity(None, &before);
+            let _ = sched_setaffinity(None, to);
         }
     }
 }
@@ -46,44 +72,55 @@ mod tests {
         set
     }
 
-    /// In a thread of its own, with the cores that the process has.
-    fn on_some_cores(test: impl FnOnce(CpuSet, &[usize]) + Send) {
+    /// In a thread of its own that wants the first of the process's cores: these cores, and how the thread looks at a time in microseconds.
+    fn on_the_first(test: impl FnOnce(&[usize], &mut dyn FnMut(u64, u64) -> CpuSet) + Send) {
         let all = sched_getaffinity(None).unwrap();
         let each: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
-        std::thread::scope(|scope| scope.spawn(|| test(all, &each)).join().unwrap());
+        let begin = Instant::now();
+        let run = || {
+            let mut cores = Cores::new(set(&each[..1]), begin).unwrap();
+            test(&each, &mut |us, bytes| {
+                cores.look(begin + Duration::from_micros(us), bytes);
+                sched_getaffinity(None).unwrap()
+            });
+        };
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap());
     }
 
     #[test]
-    fn a_thread_keeps_to_a_core_and_goes_back_to_all() {
-        on_some_cores(|all, each| {
-            let one = set(&each[..1]);
-            let mut cores = Cores::new(one);
-            for _ in 0..2 {
-                cores.keep();
-                cores.keep();
-                assert_eq!(sched_getaffinity(None).unwrap(), one);
-                cores.release();
-                cores.release();
-                assert_eq!(sched_getaffinity(None).unwrap(), all);
+    fn a_thread_keeps_to_a_core_while_much_passes() {
+        on_the_first(|each, look| {
+            let (one, all) = (set(&each[..1]), set(each));
+            assert_eq!(look(1000, 250_000), all);
+            assert_eq!(look(1500, 280_000), one, "enough, and soon enough");
+            assert_eq!(look(3000, 280_100), one, "not yet long ago");
+            assert_eq!(look(3600, 280_200), all, "small frames still pass");
+            assert_eq!(look(3700, 600_000), one);
+            assert_eq!(look(9000, 600_000), all, "nothing passes");
+        });
+    }
+
+    #[test]
+    fn few_bytes_at_a_time_are_not_much() {
+        on_the_first(|each, look| {
+            for ms in 1..1000 {
+                assert_eq!(look(ms * 1000, ms * 80_000), set(each));
             }
         });
     }
 
     #[test]
-    fn what_others_choose_for_the_thread_stays() {
-        on_some_cores(|_, each| {
-            let (first, last) = (set(&each[..1]), set(&each[each.len() - 1..]));
-            if first == last {
+    fn cores_that_others_choose_for_the_thread_stay() {
+        on_the_first(|each, look| {
+            let last = set(&each[each.len() - 1..]);
+            if each.len() == 1 {
                 println!("SKIPPED: one core");
                 return;
             }
-            let mut cores = Cores::new(first);
-            cores.keep();
+            look(100, 300_000);
             sched_setaffinity(None, &last).unwrap();
-            cores.release();
-            assert_eq!(sched_getaffinity(None).unwrap(), last);
-            cores.keep();
-            assert_eq!(sched_getaffinity(None).unwrap(), last, "the wanted core is not one of those");
+            assert_eq!(look(5000, 300_000), last);
+            assert_eq!(look(5100, 600_000), last);
         });
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::CpuSet;
 use zsr_wire::{Frame, FramePool};
 
-use crate::cores::Cores;
+use crate::cores::{Cores, MUCH_TIME};
 use crate::error::LinkError;
 use crate::node::Node;
 use crate::ports::{AnyPort, PortReport, Ports};
@@ -68,11 +68,6 @@ const REPORT: Duration = Duration::from_millis(10);
 
 /// Rounds between two looks at descriptors, where all ports are polled.
 const ROUNDS: u32 = 16;
-
-/// Whether there are transfers, given when [`BULK`] bytes had last passed.
-fn is_bulk(now: Instant, last: Option<Instant>) -> bool {
-    last.is_some_and(|at| now.duration_since(at) < BULK_TIME)
-}
 
 type Command = Box<dyn FnOnce(&mut Ports) + Send>;
 
@@ -153,7 +148,7 @@ impl<N: Node> PortLoop<N> {
 
     /// While transfers pass, and not only polls, the loop's thread will run on these cores only.
     pub fn keep_to(&mut self, cores: CpuSet) {
-        self.driver.cores = Some(Cores::new(cores));
+        self.driver.cores = Cores::new(cores, Instant::now());
     }
 
     /// Has `f` told what goes wrong at which port, and when that is over (`None`), from the loop's thread, which waits for it.
@@ -213,6 +208,9 @@ impl Driver {
             let now = round.duration_since(start).as_nanos() as u64;
             // Ports in shared memory are seen without the system; what else may have happened can wait some rounds.
             unasked += 1;
+            if let Some(cores) = &mut self.cores {
+                cores.look(round, seen);
+            }
             let look = unasked > ROUNDS || self.waker.is_raised() || self.ports.need_looks();
             if look {
                 unasked = 0;
@@ -240,9 +238,6 @@ impl Driver {
                 }
                 if bytes - bulk.1 >= BULK {
                     bulk = (Some(round), bytes);
-                    if let Some(cores) = &mut self.cores {
-                        cores.keep();
-                    }
                 }
                 stats.busy_rounds += 1;
                 stats.busy_ns += round.elapsed().as_nanos() as u64;
@@ -263,7 +258,9 @@ impl Driver {
                     unasked = ROUNDS;
                     let paused = self.ports.is_paused(now);
                     node.falls_asleep(start, due);
-                    let time = self.longest_sleep(round, bulk.0, time);
+                    // It comes back to look at its cores, if nothing else wakes it.
+                    let keeps = self.cores.as_ref().is_some_and(Cores::is_kept);
+                    let time = if keeps { Some(time.map_or(MUCH_TIME, |t| t.min(MUCH_TIME))) } else { time };
                     let slept = self.ports.sleep(time, paused);
                     node.wakes_up();
                     has_slept |= slept?;
@@ -272,30 +269,12 @@ impl Driver {
         }
     }
 
-    /// How long to sleep, at most `time`. Where transfers have ended, the thread goes back to all its cores.
-    fn longest_sleep(
-        &mut self,
-        now: Instant,
-        bulk: Option<Instant>,
-        time: Option<Duration>,
-    ) -> Option<Duration> {
-        let Some(cores) = &mut self.cores else { return time };
-        if is_bulk(now, bulk) {
-            // It comes back to do that, if nothing else wakes it.
-            return Some(time.map_or(BULK_TIME, |time| time.min(BULK_TIME)));
-        }
-        cores.release();
-        time
-    }
-
     /// How long to look for work before a sleep.
     fn spin(&self, now: Instant, bulk: Option<Instant>, short_sleeps: u32) -> Duration {
-        if is_bulk(now, bulk) {
-            2 * self.config.spin
-        } else if short_sleeps >= BRISK {
-            self.config.spin
-        } else {
-            Duration::ZERO
+        match bulk {
+            Some(at) if now.duration_since(at) < BULK_TIME => 2 * self.config.spin,
+            _ if short_sleeps >= BRISK => self.config.spin,
+            _ => Duration::ZERO,
         }
     }
 

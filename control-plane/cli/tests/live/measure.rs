@@ -84,7 +84,8 @@ fn switch_and_nics_share_no_core_while_much_passes_where_cores_are_few() {
 
     let (switch, nics) = (system.pid("switch"), ["h1", "h2"].map(|h| system.pid(&format!("agent.{h}"))));
     let cores = || (cores_of(switch, "zsr-switch"), nics.map(|nic| cores_of(nic, "zsr-nic")));
-    let (free, _) = cores();
+    let (free, nics) = cores();
+    assert_eq!(nics, [free.clone(), free.clone()], "nothing passes");
     let (mut bw, _) = system.start(&["bw", "h1", "h2", "-n", "50000"]);
     loop {
         let (switch, nics) = cores();
