@@ -286,7 +286,7 @@ fn assert_site(op: &str, p: &Node) -> AssertSite {
 }
 
 /// Says that a statement of the P4 source is carried out, and the value of the field that it has written.
-fn statement(cx: &mut Cx, p: &Node, written: Option<&Node>) {
+pub(crate) fn statement(cx: &mut Cx, p: &Node, written: Option<&Node>) {
     if cx.asm.notes.is_none() {
         return;
     }

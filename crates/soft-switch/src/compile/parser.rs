@@ -131,6 +131,8 @@ fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {
                     return n.unsupported("parser 'set' of a varbit from something else");
                 }
                 cx.asm.emit(Op::CopyVarbit { d: dst.slot, a: from.slot });
+                let name = field_name(&d.get("value")?);
+                cx.asm.note_parts(|| vec![format!("    set {name}")], &[]);
                 return Ok(());
             }
             let e = match layout.expr(s)? {
@@ -163,27 +165,36 @@ fn parser_op(cx: &mut Cx, names: &Names, n: &Node) -> Result<()> {
         }
         ("shift", [bytes]) => {
             let a = cx.asm.konst(bytes.uint(9216)? * 8);
-            cx.asm.emit(Op::Advance { a });
+            advance(cx, a);
             Ok(())
         }
         ("advance", [bits]) => {
             let bits = layout.num(bits)?;
             let a = cx.low(&bits)?;
-            cx.asm.note(|| "    advance by {} bits".into(), &[(a, 64)]);
-            cx.asm.emit(Op::Advance { a });
+            advance(cx, a);
             Ok(())
         }
         ("primitive", [p]) => {
             let (op, params) = (p.get("op")?.str()?, p.get("parameters")?.array()?);
-            if op != "log_msg" {
-                let of = params.iter().filter_map(|p| Some(field_name(&p.opt("value")?)));
-                let of: Vec<String> = of.filter(|name| !name.is_empty()).collect();
-                cx.asm.note_parts(|| vec![format!("    {op} {}", of.join(", "))], &[]);
+            match p.opt("source_info") {
+                _ if op == "log_msg" => {}
+                Some(_) => action::statement(cx, p, None),
+                None => {
+                    let of = params.iter().filter_map(|p| Some(field_name(&p.opt("value")?)));
+                    let words: Vec<String> = [op.into()].into_iter().chain(of).collect();
+                    cx.asm.note_parts(|| vec![format!("    {}", words.join(" ").trim_end())], &[]);
+                }
             }
             action::primitive(cx, names, p, op, &params)
         }
         (op, params) => n.unsupported(format!("parser operation '{op}' with {} parameters", params.len())),
     }
+}
+
+/// Skips as many bits as the slot says.
+fn advance(cx: &mut Cx, a: R) {
+    cx.asm.emit(Op::Advance { a });
+    cx.asm.note(|| "    advance by {} bits".into(), &[(a, 64)]);
 }
 
 fn extract(cx: &mut Cx, what: &Node, len: Option<R>) -> Result<()> {
@@ -234,10 +245,12 @@ fn extract(cx: &mut Cx, what: &Node, len: Option<R>) -> Result<()> {
 
 /// The name of an element of a stack, or of what is in it.
 fn element_name(value: &Node, element: &str) -> String {
-    let name = field_name(value);
-    match name.split_once('.') {
-        Some((stack, of)) => format!("{stack}.{element}.{of}"),
-        None => format!("{name}.{element}"),
+    match value.array().as_deref() {
+        Ok([stack, of @ ..]) => {
+            let of = of.iter().map(|part| format!(".{}", field_name(part)));
+            format!("{}.{element}{}", field_name(stack), of.collect::<String>())
+        }
+        _ => format!("{}.{element}", field_name(value)),
     }
 }
 

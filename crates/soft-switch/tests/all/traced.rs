@@ -91,3 +91,19 @@ fn a_trace_names_what_the_parser_does() {
     let trace = b.switch.take_trace().join("\n");
     assert!(trace.contains("    verify: it does not hold\n  parser error TooDeep\n"), "{trace}");
 }
+
+#[test]
+fn a_trace_names_statements_of_the_parser_with_their_place_if_it_is_known() {
+    let statements = r#""parser_ops" : [
+        {"op": "primitive", "parameters": [{"op": "assert",
+            "parameters": [{"type": "expression", "value": {"type": "bool", "value": true}}],
+            "source_info": {"filename": "a.p4", "line": 9, "column": 4, "source_fragment": "assert(true)"}}]},
+        {"op": "primitive", "parameters": [{"op": "add_header", "parameters": [{"type": "header", "value": "num"}]}]},
+        {"op": "shift", "parameters": [0]},"#;
+    let program = text("headers").replacen(r#""parser_ops" : ["#, statements, 1);
+    let mut b = Bench::of(&Program::traced(&program).expect("it loads"), SwitchConfig::default());
+    b.send(1, &[9, 0, 0, 0]);
+    let trace = b.switch.take_trace().join("\n");
+    let told = "    a.p4:9:4 assert(true)\n    add_header num\n    advance by 0x0 bits\n    extract first\n";
+    assert!(trace.contains(told), "{trace}");
+}
